@@ -12,7 +12,7 @@ import logging
 import os
 import ssl
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 
 import anyio
@@ -22,7 +22,7 @@ from app_server.engine.http.address import Address, address
 from app_server.engine.http.content import MAX_RATIO, ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
 from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest, TrustUnavailable
 from app_server.engine.http.pool import CONNECTED, PoolManager
-from app_server.engine.support.worker_threads import YieldBudget
+from app_server.engine.support.worker_threads import PIECE_BYTES, YieldBudget
 
 CONNECT_SECONDS = 15.0
 CLOSE_SECONDS = 1.0
@@ -52,15 +52,17 @@ class HttpcoreResponse:
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         budget = YieldBudget()
         try:
-            decoder = ContentDecoder(self.headers.get("content-encoding", ""))
+            encoding = self.headers.get("content-encoding")
+            decoder = ContentDecoder(encoding) if encoding else None
             # A generator that is left open would be closed by a separate task.
             async with aclosing(self._response.aiter_stream()) as stream:
                 async for chunk in stream:
-                    for piece in decoder.feed(chunk):
+                    for piece in _pieces(chunk) if decoder is None else decoder.feed(chunk):
                         await budget.spend(len(piece))
                         if piece:
                             yield piece
-            decoder.close()
+            if decoder is not None:
+                decoder.close()
         except UnsupportedEncoding as error:
             raise HttpFailure(
                 Fault.ENCODED, f"an answer encoded as {error}, which nobody asked for"
@@ -92,8 +94,9 @@ class HttpTransport:
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpcoreResponse]:
         with usable():
             built = _built(request, address(request.url))
-        with answered_within(request.header_seconds):
-            response = await self.open(built, request.url)
+        with answered_within(request.header_seconds), begun():
+            route = await self._routes.find(request.url)
+            response = HttpcoreResponse(await route.handle_async_request(built))
         try:
             yield response
         finally:
@@ -103,10 +106,17 @@ class HttpTransport:
         """Send a request, and return its response once it has begun; the caller closes it. Raises HttpFailure."""
         with usable():
             route = await self._routes.find(url)
-        return HttpcoreResponse(await _response(route, request))
+        with begun():
+            return HttpcoreResponse(await route.handle_async_request(request))
 
     async def aclose(self) -> None:
         await self._routes.aclose()
+
+
+def _pieces(chunk: bytes) -> Sequence[bytes]:
+    if len(chunk) <= PIECE_BYTES:
+        return (chunk,)
+    return [chunk[at : at + PIECE_BYTES] for at in range(0, len(chunk), PIECE_BYTES)]
 
 
 @contextmanager
@@ -130,11 +140,13 @@ def answered_within(seconds: float) -> Iterator[None]:
         raise HttpFailure(Fault.HEADERS_LATE, "no answer in time") from error
 
 
-async def _response(route: httpcore2.AsyncConnectionPool, request: httpcore2.Request) -> httpcore2.Response:
+@contextmanager
+def begun() -> Iterator[None]:
+    """Raise HttpFailure for a request without a response."""
     CONNECTED.set(False)
     try:
         with usable():
-            return await route.handle_async_request(request)
+            yield
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError) as error:
         refused = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
         fault = Fault.UNTRUSTED if refused else Fault.UNREACHABLE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from typing import ClassVar, Protocol
 
@@ -27,10 +27,13 @@ class LazyHttp:
         self._env = env
         self._loaded: _Loaded | None = None
 
+    def send(self, request: HttpRequest) -> AbstractAsyncContextManager[HttpResponse]:
+        """Send a request by the client, which is loaded before if it has to be."""
+        return self._send_first(request) if self._loaded is None else self._loaded.send(request)
+
     @asynccontextmanager
-    async def send(self, request: HttpRequest) -> AsyncIterator[HttpResponse]:
-        loaded = await self._ready()
-        async with loaded.send(request) as response:
+    async def _send_first(self, request: HttpRequest) -> AsyncIterator[HttpResponse]:
+        async with (await self._ready()).send(request) as response:
             yield response
 
     async def warm_up(self) -> None:

@@ -60,11 +60,20 @@ class PoolManager:
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
         self._routes: dict[tuple[bool, str | None], httpcore2.AsyncConnectionPool] = {}
+        self._last: tuple[str, httpcore2.AsyncConnectionPool] | None = None
+        """URL of the last request, and its pool."""
         self._trust: ssl.SSLContext | None = None
         self._opening = anyio.Lock()
 
     async def find(self, url: str) -> httpcore2.AsyncConnectionPool:
         """Return the pool for a URL. Raises ValueError if the proxy cannot be used, and TrustUnavailable."""
+        if self._last is not None and self._last[0] == url:
+            return self._last[1]
+        found = await self._route(url)
+        self._last = url, found
+        return found
+
+    async def _route(self, url: str) -> httpcore2.AsyncConnectionPool:
         encrypted = not url.lower().startswith("http://")
         proxy = proxy_for(url, self._env)
         found = self._routes.get((encrypted, proxy))
@@ -78,6 +87,7 @@ class PoolManager:
     async def aclose(self) -> None:
         routes = list(self._routes.values())
         self._routes.clear()
+        self._last = None
         for route in routes:
             await route.aclose()
 

@@ -98,14 +98,16 @@ class KnownModels:
         refusals.
         """
         self._path, self._ask, self._account = home / FILE_NAME, ask, account
-        self._background, self._wall_clock, self._lessons = background, wall_clock, lessons
+        self._background, self._wall_clock, self.lessons = background, wall_clock, lessons or Lessons()
+        self.revision = 0
+        """Number of the lists that were received so far."""
         self._providers: dict[str, _Provider] = {}
         self._stored: dict[str, ServedModels] | None = None
 
     # --- known facts
     def facts(self, config: Config, caller: ActiveClient) -> ModelFacts:
         """Return the facts that are known now about the models of a configuration. Raises ConfigError."""
-        return ModelFacts(config, self._provider(config, caller).served, self._lessons)
+        return ModelFacts(config, self._provider(config, caller).served, self.lessons)
 
     async def listed(self, config: Config, caller: ActiveClient) -> ModelFacts:
         """Return the facts that `model/list` shows. If none are known, wait for the provider for a moment."""
@@ -167,17 +169,15 @@ class KnownModels:
 
     def learn_window(self, config: Config, model: str, tokens: int, *, is_guess: bool = False) -> None:
         """Store the context window that a provider has turned out to have, or may have, in tokens."""
-        if self._lessons is not None:
-            log.info("the provider %s reads %d tokens of a request to %s", config.provider.id, tokens, model)
-            self._lessons.learn_window(config.provider, model, tokens, is_guess=is_guess)
+        log.info("the provider %s reads %d tokens of a request to %s", config.provider.id, tokens, model)
+        self.lessons.learn_window(config.provider, model, tokens, is_guess=is_guess)
 
     def window_is_guess(self, config: Config, model: str) -> bool:
-        return self._lessons is not None and self._lessons.window_is_guess(config.provider, model)
+        return self.lessons.window_is_guess(config.provider, model)
 
     def forget_guess(self, config: Config, model: str) -> None:
         """Forget a guessed context window, after a larger request was answered."""
-        if self._lessons is not None:
-            self._lessons.forget_guess(config.provider, model)
+        self.lessons.forget_guess(config.provider, model)
 
     def saw_list(self, config: Config, caller: ActiveClient, etag: str) -> None:
         """Refresh the list if an answer names another version of it than the known one."""
@@ -215,8 +215,8 @@ class KnownModels:
             if isinstance(answer, ServedModels):
                 known.served = replace(answer, asked=self._wall_clock())
                 known.is_stored, known.failed, known.reason = False, None, ""
-                if self._lessons is not None:
-                    self._lessons.forget_windows(config.provider, answer.is_loaded)
+                self.revision += 1
+                self.lessons.forget_windows(config.provider, answer.is_loaded)
         except CoreError as error:
             answer = ModelsUnknown(str(error))
         except Exception:  # a failed refresh costs this list, and must not end the server

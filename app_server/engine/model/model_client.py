@@ -12,9 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from importlib import import_module
 from typing import Protocol
-from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 from msgspec import Struct
@@ -24,15 +22,15 @@ from app_server.engine.client_context import ClientIdentity
 from app_server.engine.config.config_values import OPENAI, ProviderConfig
 from app_server.engine.http.address import origin
 from app_server.engine.http.interface import Fault, Http, HttpFailure, HttpRequest, HttpResponse
-from app_server.engine.model.api_failures import RequestFailure, request_failure
+from app_server.engine.model.api_failures import RequestFailure
 from app_server.engine.model.catalogue import is_other_model
 from app_server.engine.model.endpoints import CredentialSource, Endpoint, endpoint, key_source
+from app_server.engine.model.error_bodies import content_type, refusal
 from app_server.engine.model.model_errors import (
     TOO_MANY_REQUESTS,
     Unauthorized,
     backoff,
     connection_failed,
-    excerpt,
 )
 from app_server.engine.model.prompt import ModelEvent, Prompt, RequestSettings, Rerouted
 from app_server.engine.model.quirks import Lessons
@@ -41,10 +39,8 @@ from app_server.engine.model.request_form import MOST_LESSONS, RequestForm
 from app_server.engine.model.stream import EventStream
 from app_server.engine.model.wires import ModelRequest
 from app_server.engine.support.engine_errors import AuthError, ModelError, StreamDisconnected
-from app_server.engine.support.lazy import Lazy
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.token_usage import TokenUsage
-from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
 
@@ -56,18 +52,8 @@ ETAG = "x-models-etag"
 DRAIN_SECONDS = 0.02
 """Longest wait for the end of the response after a complete answer, in seconds; the connection can be reused then."""
 
-BODY_LIMIT = 64 * 1024
-"""Maximum size of the body of an error response that is read, in bytes."""
-
-BODY_SECONDS = 10.0
-
 LISTED_HEADERS = frozenset({"anthropic-beta"})
 """Headers whose value is a list: the configured value is joined with the value of the request."""
-
-SHORTEST_SECRET = 4
-"""Minimum length of a credential that is redacted in responses, in characters: a shorter one occurs in too many words.
-"""
-
 
 OnAttempt = Callable[[int, float, int | None, str | None], None]
 """Receives each attempt of a request: its number, counted from 0, its duration in seconds, the response status, the
@@ -122,6 +108,27 @@ class Pacing(Struct, frozen=True):
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
 
 
+class PreparedRequest(Struct):
+    """One request with the number of its retries and what was tried to have it accepted."""
+
+    prompt: Prompt
+    asked: ModelRequest
+    """The prompt in the form that the provider accepts."""
+    body: bytes
+    login: Credentials | None
+    target: Endpoint
+    sent: GatedRequest
+    """The last attempt."""
+    retries: int = 0
+    """Number of attempts after the first that had to wait."""
+    lessons: int = 0
+    """Number of lessons from refusals."""
+    renewed: bool = False
+    """Whether the login was renewed."""
+    reconnected: bool = False
+    """Whether an idle connection had ended."""
+
+
 class ModelClient:
     """The connection of one conversation to its provider."""
 
@@ -145,6 +152,8 @@ class ModelClient:
         credentials.
         """
         self._watch = watch
+        self._endpoint: tuple[str, Credentials | None, Endpoint] | None = None
+        """Endpoint of the last request, after the path and the login it is for."""
         self._form = RequestForm(provider, lessons or Lessons())
         self.known: KnownProvider | None = None
         """Knowledge about the provider; None if there is none."""
@@ -156,38 +165,40 @@ class ModelClient:
     @asynccontextmanager
     async def stream(self, prompt: Prompt, settings: RequestSettings) -> AsyncIterator[EventStream]:
         """Yield the events of a response. Entering and iterating raise ModelError."""
+        self._form.begin_answer()
         async with AsyncExitStack() as stack:
-            self._form.begin_answer()
             try:
-                answer, sent, asked = await self._open_response(stack, prompt, settings)
+                request = await self._prepare(prompt, settings)
+                while isinstance(answer := await self._send(request, stack), RequestFailure | HttpFailure):
+                    await self._retry(request, answer)
             except ModelError as error:
                 self._form.learn_window(error, settings.model)
                 raise
+            self._form.wire_taken()
             chunks = await stack.enter_async_context(aclosing(answer.chunks()))
             first = [
                 *self._form.wire.first_events(answer.headers),
                 *self._about_models(answer, settings.model),
             ]
-            is_document = _content_type(answer) == "application/json"
-            events = EventStream(chunks, self._form.wire.decoder(asked), first, is_document=is_document)
+            is_document = content_type(answer) == "application/json"
+            decoder = self._form.wire.decoder(request.asked)
+            events = EventStream(chunks, decoder, first, is_document=is_document)
             try:
                 yield events
             except ModelError as error:
                 error.unanswered = error.unanswered or events.is_blank
                 self._form.learn_window(error, settings.model)
                 if error.error_class is ErrorClass.RATE_LIMIT_EXCEEDED:
-                    sent.limited, sent.retry_after = True, error.retry_after
+                    request.sent.limited, request.sent.retry_after = True, error.retry_after
                 raise
             finally:
-                sent.usage = events.usage
+                request.sent.usage = events.usage
             if events.completed:
                 with anyio.move_on_after(DRAIN_SECONDS):
                     await events.drain()
 
-    async def _open_response(
-        self, stack: AsyncExitStack, prompt: Prompt, settings: RequestSettings
-    ) -> tuple[HttpResponse, GatedRequest, ModelRequest]:
-        """Return the response, which `stack` closes, and the request that it answers."""
+    async def _prepare(self, prompt: Prompt, settings: RequestSettings) -> PreparedRequest:
+        """Return the request in the form that the provider accepts, with its credentials. Raises ModelError."""
         asked = self._form.request(prompt, settings)
         body = self._form.wire.body(asked)
         login = await self._credentials()
@@ -195,41 +206,71 @@ class ModelClient:
             # The provider would refuse the request, too, and a provider that cannot be reached would cost all retries
             # first.
             raise await self._refused(login)
-        renewed = reconnected = False
-        attempt = lessons = 0
+        sent = GatedRequest(settings.conversation_id, settings.model, len(body))
+        return PreparedRequest(prompt, asked, body, login, self._target(asked, login), sent)
+
+    async def _send(
+        self, request: PreparedRequest, stack: AsyncExitStack
+    ) -> HttpResponse | RequestFailure | HttpFailure:
+        """Send the request when the gate lets it pass, again if the provider only asks for fewer requests. Return the
+        response, which `stack` closes, or the failure.
+        """
+        settings, target = request.asked.settings, request.target
         while True:
-            target = self._target(asked, login)
+            sent = request.sent = GatedRequest(settings.conversation_id, settings.model, len(request.body))
             async with AsyncExitStack() as opened:
-                outcome, sent = await self._send(opened, settings, target, body, attempt)
+                if self._gate is not None:
+                    await opened.enter_async_context(self._gate.passing(sent))
+                began = anyio.current_time()
+                outcome: HttpResponse | RequestFailure | HttpFailure
+                try:
+                    answer = await opened.enter_async_context(self._http.send(self._http_request(request)))
+                    outcome = answer if _is_answer(answer) else await refusal(answer, target)
+                except HttpFailure as failure:
+                    outcome = failure
+                self._report_attempt(request.retries, anyio.current_time() - began, outcome)
+                if isinstance(outcome, RequestFailure):
+                    sent.refused(outcome, 0.0 if self._gate is None else self._gate.longest_pause)
+                if self._gate is not None and sent.limited:
+                    continue
                 if not isinstance(outcome, RequestFailure | HttpFailure):
                     stack.push_async_exit(opened.pop_all())
-                    self._form.wire_taken()
-                    return outcome, sent, asked
-            if isinstance(outcome, HttpFailure):
-                if outcome.reused_connection and not reconnected:
-                    reconnected = True
-                    continue
-                outcome = _broken(outcome, target, self.provider.id)
-            outcome = self._form.read(outcome, asked)
-            learns = lessons < MOST_LESSONS and self._form.learns(outcome, asked, body)
-            if learns or self._form.changes_wire(outcome):
-                lessons += learns
-                asked = self._form.request(prompt, settings)
-                body = self._form.wire.body(asked)
-                continue
-            if isinstance(outcome.error, Unauthorized):
-                if login is not None and target.secret == login.bearer and not renewed:
-                    renewed = True
-                    login = await self._credentials(login)
-                    if login is not None:
-                        continue
-                raise await self._refused(login)
-            outcome = self._form.wire_refused(outcome)
-            if not outcome.again or attempt >= self.provider.request_max_retries:
-                raise await with_advice(outcome.error, self.provider, settings.model, target, self.known)
-            attempt += 1
-            log.info("request attempt %d failed: %s", attempt, outcome.error)
-            await self._sleep(self.retry_delay(attempt) if outcome.delay is None else outcome.delay)
+            return outcome
+
+    async def _retry(self, request: PreparedRequest, failure: RequestFailure | HttpFailure) -> None:
+        """Prepare the next attempt of a request after a failure, and wait for its time. Raises ModelError if there is
+        none.
+        """
+        if isinstance(failure, HttpFailure):
+            if failure.reused_connection and not request.reconnected:
+                request.reconnected = True
+                return
+            failure = _broken(failure, request.target, self.provider.id)
+        failure = self._form.read(failure, request.asked)
+        learns = request.lessons < MOST_LESSONS and self._form.learns(failure, request.asked, request.body)
+        if learns or self._form.changes_wire(failure):
+            request.lessons += learns
+            request.asked = self._form.request(request.prompt, request.asked.settings)
+            request.body = self._form.wire.body(request.asked)
+            request.target = self._target(request.asked, request.login)
+            return
+        if isinstance(failure.error, Unauthorized):
+            login = request.login
+            if login is not None and request.target.secret == login.bearer and not request.renewed:
+                request.renewed = True
+                login = request.login = await self._credentials(login)
+                if login is not None:
+                    request.target = self._target(request.asked, login)
+                    return
+            raise await self._refused(login)
+        failure = self._form.wire_refused(failure)
+        if not failure.again or request.retries >= self.provider.request_max_retries:
+            settings = request.asked.settings
+            raise await with_advice(failure.error, self.provider, settings.model, request.target, self.known)
+        request.retries += 1
+        log.info("request attempt %d failed: %s", request.retries, failure.error)
+        request.target = self._target(request.asked, request.login)
+        await self._sleep(self.retry_delay(request.retries) if failure.delay is None else failure.delay)
 
     async def _refused(self, login: Credentials | None) -> Unauthorized:
         needs_login = self._login is not None
@@ -254,9 +295,11 @@ class ModelClient:
             self._watch(attempt, seconds, outcome.status, error)
 
     def _target(self, asked: ModelRequest, login: Credentials | None) -> Endpoint:
-        target = endpoint(
-            self.provider, self._form.wire.path, env=self._env, identity=self._identity, login=login
-        )
+        path, known = self._form.wire.path, self._endpoint
+        if known is None or known[0] != path or known[1] is not login:
+            target = endpoint(self.provider, path, env=self._env, identity=self._identity, login=login)
+            known = self._endpoint = path, login, target
+        target = known[2]
         headers = {
             **target.headers,
             "accept": "text/event-stream",
@@ -267,51 +310,16 @@ class ModelClient:
             headers[name] = f"{headers[name]},{value}" if listed else value
         return Endpoint(target.url, headers, target.secret)
 
-    async def _send(
-        self, stack: AsyncExitStack, settings: RequestSettings, target: Endpoint, body: bytes, attempt: int
-    ) -> tuple[HttpResponse | RequestFailure | HttpFailure, GatedRequest]:
-        """Send the request when the gate lets it pass. Send it again if the provider only asks for fewer requests."""
-        while True:
-            sent = GatedRequest(settings.conversation_id, settings.model, len(body))
-            async with AsyncExitStack() as opened:
-                if self._gate is not None:
-                    await opened.enter_async_context(self._gate.passing(sent))
-                began = anyio.current_time()
-                outcome = await self._attempt(opened, target, body)
-                self._report_attempt(attempt, anyio.current_time() - began, outcome)
-                if isinstance(outcome, RequestFailure):
-                    sent.refused(outcome, 0.0 if self._gate is None else self._gate.longest_pause)
-                if self._gate is None or not sent.limited:
-                    stack.push_async_exit(opened.pop_all())
-                    return outcome, sent
-
-    async def _attempt(
-        self, opened: AsyncExitStack, target: Endpoint, body: bytes
-    ) -> HttpResponse | RequestFailure | HttpFailure:
+    def _http_request(self, request: PreparedRequest) -> HttpRequest:
         idle = self.provider.stream_idle_timeout_ms / 1000
-        request = HttpRequest(
+        return HttpRequest(
             method="POST",
-            url=target.url,
-            headers=target.headers,
-            body=body,
+            url=request.target.url,
+            headers=request.target.headers,
+            body=request.body,
             idle_seconds=idle,
             header_seconds=idle,
         )
-        try:
-            answer = await opened.enter_async_context(self._http.send(request))
-        except HttpFailure as failure:
-            return failure
-        content_type = _content_type(answer)
-        if 200 <= answer.status < 300 and content_type != "text/html":
-            return answer
-        beginning = _without_secrets(await _beginning(answer), target)
-        if 200 <= answer.status < 300:
-            kind, quoted = excerpt(content_type), excerpt(beginning.decode("utf-8", "replace"))
-            text = f"The provider answered with {kind} instead of an event stream: {quoted}"
-            failed = RequestFailure(ModelError(text))
-        else:
-            failed = request_failure(answer.status, answer.headers, beginning)
-        return replace(failed, status=answer.status)
 
     async def _credentials(self, refused: Credentials | None = None) -> Credentials | None:
         """Return the present credentials, or credentials that differ from the refused ones."""
@@ -335,37 +343,6 @@ def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFai
     return RequestFailure(error, again=not useless)
 
 
-_MASKING = Lazy(lambda: import_module("app_server.engine.support.redaction"))
-
-
-def _without_secrets(answer: bytes, target: Endpoint) -> bytes:
-    """Return an answer with the credentials of the request redacted."""
-    masking = _MASKING.get()
-    text = answer.decode("utf-8", "replace")
-    query = parse_qsl(urlsplit(target.url).query)
-    for name, value in (("token", target.secret or ""), *target.headers.items(), *query):
-        if len(value) >= SHORTEST_SECRET and masking.is_secret_name(name):
-            text = text.replace(value, masking.MASK)
-    masked: str = masking.masked_text(text)
-    return masked.encode()
-
-
-def _content_type(answer: HttpResponse) -> str:
-    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-async def _beginning(answer: HttpResponse) -> bytes:
-    """Read the useful part of a body; return what has arrived if it breaks off or takes too long."""
-    body = bytearray()
-    try:
-        with anyio.move_on_after(BODY_SECONDS):
-            async with aclosing(answer.chunks()) as chunks:
-                async for chunk in chunks:
-                    body += chunk
-                    if len(body) >= BODY_LIMIT:
-                        break
-    except HttpFailure as failure:
-        log.debug("the body of an error answer broke off after %d bytes", len(body))
-        if not body and failure.fault in (Fault.TOO_LARGE, Fault.ENCODED):
-            body += f"({failure.reason})".encode()
-    return bytes(body[:BODY_LIMIT])
+def _is_answer(response: HttpResponse) -> bool:
+    """Return whether a response may be the answer of a model."""
+    return 200 <= response.status < 300 and content_type(response) != "text/html"

@@ -54,7 +54,7 @@ class ModelFacts:
         self, config: Config, served: ServedModels | None = None, lessons: Lessons | None = None
     ) -> None:
         """`served`: the provider's list; None if it was not asked. `lessons`: facts learnt from its refusals."""
-        self._config, self._served, self._lessons = config, served or NO_MODELS, lessons
+        self._config, self.served, self._lessons = config, served or NO_MODELS, lessons
         self._catalogue = catalogue_of(config.models)
         self.provider = config.provider
         self._found: dict[tuple[str, bool], ModelRow] = {}
@@ -66,7 +66,7 @@ class ModelFacts:
     @property
     def is_known(self) -> bool:
         """Whether the provider has said which models it serves."""
-        return bool(self._served.models)
+        return bool(self.served.models)
 
     def row(self, name: str, *, plain: bool = False) -> ModelRow:
         """Return the row of a model. `plain`: return for an unknown model the row that the conversation API
@@ -82,7 +82,7 @@ class ModelFacts:
             # The catalogue has the model's own window. A local server runs it with a smaller one, and may truncate
             # silently.
             row = replace(row, context_window=None)
-        served, own = self._served.find(name), _table_of(name, self._config.models.tables)
+        served, own = self.served.find(name), _table_of(name, self._config.models.tables)
         if served is not None:
             row = _over(row, served.row)
         if own:
@@ -99,7 +99,7 @@ class ModelFacts:
         """Context window that is assumed of models without a known one, in tokens; None if it is that of any other
         model.
         """
-        return LOCAL_WINDOW if self._served.kind in ("ollama", "lmstudio", "llamacpp") else None
+        return LOCAL_WINDOW if self.served.kind in ("ollama", "lmstudio", "llamacpp") else None
 
     @property
     def is_own_server(self) -> bool:
@@ -109,13 +109,13 @@ class ModelFacts:
     @property
     def cuts_silently(self) -> bool:
         """Whether the provider truncates a request that exceeds the context window, and answers the rest."""
-        return "ollama" in (self._served.kind, self.quirks.list)
+        return "ollama" in (self.served.kind, self.quirks.list)
 
     def is_served(self, name: str) -> bool | None:
         """Return whether the provider serves a model; None if it does not list its models."""
         if not self.is_known:
             return None
-        answers = self._served.find if self._served.kind == "llamacpp" else self._served.named
+        answers = self.served.find if self.served.kind == "llamacpp" else self.served.named
         return answers(name) is not None
 
     def listed(self) -> list[ModelRow]:
@@ -134,7 +134,7 @@ class ModelFacts:
         if self.provider.id == OPENAI:
             yield from self._of_catalogue()
         elif self.is_known:
-            yield from (self._shown(each) for each in self._served.models)
+            yield from (self._shown(each) for each in self.served.models)
         elif self.provider.id == ANTHROPIC:
             yield from self._of_catalogue("claude-")
         elif self._is_gateway:
@@ -148,13 +148,13 @@ class ModelFacts:
         """Whether the provider speaks the Responses API and answered with an empty list: most of these forward to
         OpenAI, and editors need more than one model to choose from.
         """
-        asked = bool(self._served.asked) and self._served.kind in ("any", "openai")
+        asked = bool(self.served.asked) and self.served.kind in ("any", "openai")
         return asked and self.provider.wire_api is WireApi.RESPONSES
 
     def _of_catalogue(self, begins: str = "") -> Iterable[ModelRow]:
         """Yield rows of the catalogue, in order. The rows that a login is served replace them."""
-        if self._served.kind == "chatgpt":
-            rows = [replace(self.row(each.name), slug=each.name) for each in self._served.models]
+        if self.served.kind == "chatgpt":
+            rows = [replace(self.row(each.name), slug=each.name) for each in self.served.models]
             yield from sorted(rows, key=lambda row: row.order)
             return
         for row in sorted(self._catalogue.rows, key=lambda row: row.order):
@@ -178,7 +178,7 @@ class ModelFacts:
         if self.provider.id in (OPENAI, ANTHROPIC):
             return next((row.slug for row in self._offered() if not row.hidden), None)
         if self.quirks.local:
-            able = [each for each in self._served.models if each.tools is not False]
+            able = [each for each in self.served.models if each.tools is not False]
             loaded = [each for each in able if each.loaded]
             return next((each.name for each in (*loaded, *able)), None)
         return None

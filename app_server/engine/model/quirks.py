@@ -204,6 +204,8 @@ class Lessons:
     """
 
     def __init__(self) -> None:
+        self.revision = 0
+        """Number of the changes so far. Whatever was derived from the lessons is derived again after a change."""
         self._learnt: dict[tuple[str, str, str], dict[str, Json]] = {}
         self._responses: set[tuple[str, str, str]] = set()
         """Providers that serve the Responses API, but not Chat Completions."""
@@ -217,6 +219,7 @@ class Lessons:
 
     def learn(self, provider: ProviderConfig, model: str, quirks: Mapping[str, Json]) -> None:
         """Add quirks. Fields to omit are added to those that are already omitted."""
+        self.revision += 1
         known = self._learnt.setdefault(_key(provider, model), {})
         omit = (*_texts(known.get("omit")), *_texts(quirks.get("omit")))
         known.update(quirks)
@@ -240,6 +243,7 @@ class Lessons:
         self, provider: ProviderConfig, model: str, tokens: int, *, is_guess: bool = False
     ) -> None:
         """Store the context window that a refusal named, or that is guessed because a request got no answer."""
+        self.revision += 1
         key = _key(provider, model)
         self._windows[key] = tokens
         if is_guess:
@@ -254,11 +258,13 @@ class Lessons:
         """Forget the window of a model if it is a guess."""
         key = _key(provider, model)
         if key in self._guesses:
+            self.revision += 1
             self._guesses.remove(key)
             del self._windows[key]
 
     def forget_windows(self, provider: ProviderConfig, is_said: Callable[[str], bool]) -> None:
         """Forget the context windows of the models whose window the provider's list names by now."""
+        self.revision += 1
         id, address, _ = _key(provider, "")
         self._windows = {
             key: window

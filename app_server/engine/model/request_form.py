@@ -9,7 +9,7 @@ from app_server.engine.config.config_values import ProviderConfig, WireApi
 from app_server.engine.model.api_failures import RequestFailure
 from app_server.engine.model.model_errors import UnexpectedStatus
 from app_server.engine.model.prompt import Prompt, RequestSettings
-from app_server.engine.model.quirks import Lessons, quirks_of
+from app_server.engine.model.quirks import Lessons, Quirks, quirks_of
 from app_server.engine.model.sent_items import SentItems, has_new_image
 from app_server.engine.model.wires import ModelRequest, Wire, make_wire
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError
@@ -55,6 +55,8 @@ class RequestForm:
         self._before: tuple[Wire, ProviderConfig, RequestFailure] | None = None
         """Chat Completions and its refusal, while the Responses API is tried instead; None if it is not being tried."""
         self._sent = SentItems()
+        self._quirks: tuple[ProviderConfig, str, int, Quirks] | None = None
+        """Quirks of the last request, after the provider, the model and the revision of the lessons they are for."""
         self._answers = 0
         self._heads: dict[int, tuple[ResponseItem, tuple[object, ...]]] = {}
         """Instructions and tools of the last request that offered tools, by the identity of the first item of its
@@ -73,13 +75,18 @@ class RequestForm:
         return ModelRequest(
             prompt=prompt if sent is prompt.input else replace(prompt, input=sent),
             settings=settings,
-            quirks=quirks_of(
-                self._provider, settings.model, self._lessons.of(self._provider, settings.model)
-            ),
+            quirks=self._quirks_of(settings.model),
             provider=self._provider.id,
             answer=f"{self._answers}-",
             cache_ttl=self._provider.cache_ttl,
         )
+
+    def _quirks_of(self, model: str) -> Quirks:
+        provider, revision, known = self._provider, self._lessons.revision, self._quirks
+        if known is None or known[0] is not provider or known[1:3] != (model, revision):
+            quirks = quirks_of(provider, model, self._lessons.of(provider, model))
+            known = self._quirks = provider, model, revision, quirks
+        return known[3]
 
     def _check_head(self, prompt: Prompt, first: ResponseItem) -> None:
         """Forget the thoughts that were made with other instructions or tools: the provider refuses or drops them."""

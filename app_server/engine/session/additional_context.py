@@ -40,6 +40,8 @@ class AdditionalContext:
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
         self._last: frozenset[ContextEntry] = frozenset()
+        self.is_empty = True
+        """Whether the last turn had no entries."""
 
     def items(
         self, entries: Sequence[ContextEntry], history: Iterable[ResponseItem]
@@ -49,7 +51,7 @@ class AdditionalContext:
         """
         repeated = [entry for entry in entries if entry in self._last]
         kept = _values(history) if repeated else frozenset()
-        self._last = frozenset(entries)
+        self._last, self.is_empty = frozenset(entries), not entries
         new = [entry for entry in entries if entry not in repeated or _told(entry) not in kept]
         return tuple(item for entry in sorted(new, key=lambda each: each.key) for item in self._sent(entry))
 

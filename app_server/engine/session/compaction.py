@@ -17,13 +17,13 @@ from app_server.engine.context.instructions import instruction_text
 from app_server.engine.context.sizes import PromptSize
 from app_server.engine.context.text_for_model import within_tokens
 from app_server.engine.model.prompt import ToolSpec
+from app_server.engine.session.head import RequestTemplate
 from app_server.engine.session.initial_context import opening_items
 from app_server.engine.session.modes import lasting_mode, told_mode
-from app_server.engine.session.request_budget import RequestBudget, WindowGuesses
+from app_server.engine.session.request_budget import RequestBudget
 from app_server.engine.session.session_services import TurnContext
-from app_server.engine.session.tasks import ActiveTask, SessionTask
+from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.turn_context import (
-    RequestTemplate,
     model_call,
     offered_tools,
     renew_head,
@@ -101,7 +101,7 @@ async def _summary(turn: TurnContext, shape: RequestTemplate, specs: Callable[[]
     prompt = user_text(own or instruction_text("compact_small" if small else "compact"))
     scratch = ConversationHistory([*services.state.history.for_prompt(), prompt])
     tools = await _offered(turn, shape, specs)
-    budget = RequestBudget(services.state, shape, lambda: tools, guesses=window_guesses(turn))
+    budget = RequestBudget(services.state, shape, lambda: tools, guesses=services.model)
     while len(scratch) > 1 and not budget.fits_summary(scratch):
         scratch.replace(without_oldest(scratch.items))
     if len(scratch) <= 1 and len(services.state.history):
@@ -137,14 +137,6 @@ async def _summary(turn: TurnContext, shape: RequestTemplate, specs: Callable[[]
         scratch.record([*items, prompt])
 
 
-def window_guesses(turn: TurnContext) -> WindowGuesses | None:
-    """Return the store of a context window that is guessed from an unanswered request; None if the provider reports
-    requests that are too long.
-    """
-    model = turn.services.model
-    return model if model.facts().is_own_server else None
-
-
 async def _offered(
     turn: TurnContext, shape: RequestTemplate, specs: Callable[[], Sequence[ToolSpec]]
 ) -> Sequence[ToolSpec]:
@@ -166,10 +158,10 @@ class CompactTask(SessionTask):
 
     kind = TurnKind.COMPACT
 
-    async def run(self, active: ActiveTask) -> str | None:
+    async def run(self) -> str | None:
         turn, shape = self.turn, shape_of(self.turn)
         turn.emitter.turn_started(self.kind, shape.context_window)
         stored = turn.services.conversation.rollout_path is not None
         goals = turn.services.outbox.identity and stored
-        await compact(turn, shape, lambda: offered_tools(turn, shape, goals=goals).specs())
+        await compact(turn, shape, lambda: offered_tools(turn, shape, goals=goals).specs)
         return None

@@ -7,27 +7,24 @@ events. The part that must be awaited, the conversion of the input, comes before
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
-from msgspec import Struct
 
 from app_server.engine.client_context import ClientContext
 from app_server.engine.config.client_limits import check_permissions, require_working_directory
 from app_server.engine.config.config_values import Config, McpServerConfig
-from app_server.engine.context.history import collect_user_messages, message_text
+from app_server.engine.context.history import collect_user_messages
 from app_server.engine.session.additional_context import AdditionalContext, ContextEntry
 from app_server.engine.session.session import Session
-from app_server.engine.session.session_commands import ALL_WISHES, ApiBehaviour, Command, StartTurn
+from app_server.engine.session.session_commands import ALL_WISHES, ApiBehaviour, Command
 from app_server.engine.session.session_services import SessionServices
-from app_server.engine.session.turn_ids import SessionGoal
+from app_server.engine.session.turn_control import OperationIds, SessionGoal, TurnControl
 from app_server.engine.session.user_input import check_schema, user_words
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.engine.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.engine.tools.tool_base import DiskChanges, EditorAccess, EditorFiles
 from app_server.engine.turn.turn_items import TurnInput
@@ -87,6 +84,8 @@ class SessionFacts:
         """Return the change. Raises BeyondClientRights if it grants more than the user leaves to clients, and
         ConfigError if it has workspace roots without the working directory.
         """
+        if change == UNCHANGED and self.config.fence is None:
+            return change
         after = self.settings.patched(change)
         require_working_directory(after.cwd, change)
         check_permissions(self.config.fence, after)
@@ -97,20 +96,11 @@ class SessionFacts:
         return await self._services.home.messages.metadata()
 
 
-class OperationIds(Struct, frozen=True):
-    """The ids that the events of a command carry."""
-
-    operation: str
-    turn: str
-    """Id of the turn that the command begins or that its input joins, if it is about a turn."""
-
-
 class SessionHandle:
     """One open conversation."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._new_operation_id = map(str, itertools.count()).__next__
         self._services = session.services
         self.id = ConversationId(session.services.conversation.id)
         self.facts = SessionFacts(session.services)
@@ -132,7 +122,7 @@ class SessionHandle:
         `client_id` is the client's own id of the message. `context` is the context that the model reads before the
         message; None leaves the record of the entries already sent unchanged.
         """
-        settings = self.facts.settings.patched(change)
+        settings = self.facts.settings if change == UNCHANGED else self.facts.settings.patched(change)
         may_read = partial(self._services.commands.may_read, settings.sandbox_policy, settings.cwd)
         skills, checks = self._services.home.skills, wishes.checks_pictures
         turn_input = await user_words(
@@ -144,64 +134,26 @@ class SessionHandle:
             skill_folders=self._services.conversation.skill_folders,
             may_read=may_read,
         )
-        if context is None:
-            return turn_input
+        if context is None or (not context and self._context.is_empty):
+            return turn_input if inputs or context is None else replace(turn_input, is_shown=False)
         items = self._context.items(context, self._services.state.history.items)
         return replace(turn_input, before=items, is_shown=bool(inputs))
 
     async def check_schema(self, schema: Json) -> None:
         """Raise CoreError if the schema for a turn's answer is no JSON Schema."""
-        if schema is not None:
-            await check_schema(schema)
+        await check_schema(schema)
 
-    def start_turn(
-        self,
-        turn_input: TurnInput | None,
-        change: SettingsPatch = UNCHANGED,
-        output_schema: Json = None,
-        wishes: ApiBehaviour = ALL_WISHES,
-        *,
-        caller: ClientContext | None = None,
-    ) -> OperationIds:
-        """Begin a turn for this client, or join the current or next turn. Raises TurnNotSteerable."""
-        request = StartTurn(turn_input=turn_input, change=change, output_schema=output_schema, wishes=wishes)
-        id = self._new_operation_id()
-        started = OperationIds(id, self._session.turns.start(id, request, caller))
-        self._report(turn_input)
-        return started
-
-    def steer(self, expected_turn_id: str, turn_input: TurnInput) -> str:
-        """Add input to the current turn, which the client names. Raises NoActiveTurn, OtherTurnActive and
-        TurnNotSteerable.
-        """
-        turn_id = self._session.turns.steer(expected_turn_id, turn_input)
-        self._report(turn_input)
-        return turn_id
-
-    def interrupt(self, turn_id: str | None) -> None:
-        """End the current turn or a requested one; None or "" selects the first of them. Raises NoActiveTurn and
-        OtherTurnActive.
-        """
-        self._session.turns.interrupt(self._new_operation_id(), turn_id)
+    @property
+    def turns(self) -> TurnControl:
+        """The interface of the turns: begin one, join one, end one."""
+        return self._session.turns
 
     def do(self, command: Command, caller: ClientContext | None = None) -> OperationIds:
         """Queue a command of this client. Raises CoreError once the conversation has ended."""
-        pending = self._session.queue.submit(self._new_operation_id(), command, caller)
+        pending = self._session.queue.submit(command, caller)
         return OperationIds(pending.id, pending.turn_id)
 
-    def _report(self, turn_input: TurnInput | None) -> None:
-        telemetry = self._services.reports.telemetry
-        if turn_input is not None and telemetry is not NO_TELEMETRY:
-            telemetry.user_prompt(message_text(turn_input.message))
-
     # --- current activity
-    @property
-    def current_turn(self) -> str | None:
-        """The id of the current turn, or else of the first that was requested and has not begun; None if there is
-        neither.
-        """
-        return self._session.turns.current_id
-
     @property
     def running(self) -> bool:
         """Whether a task runs, including one that is being ended."""
@@ -217,7 +169,7 @@ class SessionHandle:
         """Continue the numbers of operations after those of the session that this one replaces: a client that stays
         subscribed sees no number twice.
         """
-        self._new_operation_id = before._new_operation_id
+        self._session.queue.new_id = before._session.queue.new_id
 
     async def settled(self) -> None:
         """Wait for the end of the current work."""

@@ -20,10 +20,11 @@ from app_server.engine.session import session_commands
 from app_server.engine.session.compaction import CompactTask
 from app_server.engine.session.goal_turns import goal_words, turn_begins
 from app_server.engine.session.modes import mode_message, told_mode
+from app_server.engine.session.operation_queue import PendingOperation
 from app_server.engine.session.regular import RegularTask
 from app_server.engine.session.session_services import SessionServices, TurnContext
-from app_server.engine.session.tasks import PendingOperation, SessionTask, TaskRunner
-from app_server.engine.session.turn_ids import TurnControl
+from app_server.engine.session.tasks import SessionTask, TaskRunner
+from app_server.engine.session.turn_control import TurnControl
 from app_server.engine.session.undo import UndoTask, refuse_undo
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ConversationError
@@ -62,28 +63,24 @@ async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noq
     match command := pending.command:
         case _ if pending.interrupted:
             tasks.interrupt_waiting(pending)
-        case session_commands.StartTurn():
-            await _start_turn(tasks, pending, command)
-        case session_commands.ContinueGoal():
-            await _continue_goal(turns, pending)
+        case (
+            session_commands.StartTurn()
+            | session_commands.ContinueGoal()
+            | session_commands.Compact()
+            | session_commands.Undo()
+            | session_commands.Review()
+            | session_commands.RunShell()
+        ):
+            if (task := _task(turns, pending, command)) is not None:
+                await tasks.start(task)
         case session_commands.Interrupt(turn_id=turn_id):
             await (tasks.interrupt() if turn_id is None else tasks.interrupt_turn(turn_id))
         case session_commands.ChangeSettings():
             _change(tasks, pending, command.change)
-            if command.now and tasks.active is not None and isinstance(tasks.active.task, RegularTask):
-                tasks.active.task.change_permissions(services.state.settings)
+            if command.now and isinstance(tasks.active, RegularTask):
+                tasks.active.change_permissions(services.state.settings)
         case session_commands.AddItems():
             services.state.transcript.record(OperationEmitter(services.outbox, pending.id), command.items)
-        case session_commands.Compact():
-            await tasks.start(CompactTask(tasks.turn(pending)))
-        case session_commands.Undo() if tasks.active is not None:
-            refuse_undo(services, pending.id)
-        case session_commands.Undo():
-            await tasks.start(UndoTask(tasks.turn(pending)))
-        case session_commands.Review():
-            await tasks.start(_REVIEW_TASK.get()(tasks.turn(pending), command.request), pending.steered)
-        case session_commands.RunShell():
-            await _run_shell(tasks, pending, command)
         case session_commands.ResolveApproval():
             await _decide(tasks, command)
         case session_commands.ResolveUserInput():
@@ -101,10 +98,36 @@ async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noq
             raise AssertionError("the session itself ends")
 
 
+def _task(
+    turns: TurnControl, pending: PendingOperation, command: session_commands.BeginsTask
+) -> SessionTask | None:
+    """Return the task that a command begins; None if it begins none now."""
+    tasks = turns.tasks
+    match command:
+        case session_commands.StartTurn():
+            return _user_turn(tasks, pending, command)
+        case session_commands.ContinueGoal():
+            return _goal_turn(turns, pending)
+        case session_commands.Compact():
+            return CompactTask(tasks.turn(pending))
+        case session_commands.Undo() if tasks.active is not None:
+            refuse_undo(tasks.services, pending.id)
+            return None
+        case session_commands.Undo():
+            return UndoTask(tasks.turn(pending))
+        case session_commands.Review():
+            review = _REVIEW_TASK.get()(tasks.turn(pending), command.request)
+            for turn_input in pending.steered:
+                review.join(turn_input)
+            return review
+        case session_commands.RunShell():
+            return _shell_turn(tasks, pending, command)
+
+
 def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsPatch) -> None:
     services, before = tasks.services, tasks.services.state.settings
     settings, no_tier = _with_known_tier(services, before.patched(change), before)
-    services.state.settings = settings
+    services.state.settings = before if settings == before else settings  # what was made of equal ones stays
     services.commands.roots.learn(settings.sandbox_policy, settings.cwd)
     if settings != before:
         provider = services.conversation.config.provider.id
@@ -128,68 +151,74 @@ def _with_known_tier(
     return replace(settings, service_tier=tier), warning
 
 
-async def _start_turn(
+def _user_turn(
     tasks: TaskRunner, pending: PendingOperation, command: session_commands.StartTurn
-) -> None:
-    """Begin a turn of its own once the current task has ended. That the input joins no other turn is already
-    decided.
+) -> SessionTask | None:
+    """Return a turn with the user's input; None if the current task has to end first. That the input joins no other
+    turn is already decided.
     """
     if tasks.active is not None:
         tasks.active.postponed.append(pending)
-        return
+        return None
     if command.change != UNCHANGED:
         _change(tasks, pending, command.change)
     turn, wishes = tasks.turn(pending, command.output_schema), command.wishes
     turn_input = [*([] if command.turn_input is None else [command.turn_input]), *pending.steered]
     if turn_input or wishes.names_turn:
-        await _begin(tasks, turn, turn_input or [NO_WORDS], wishes, asked_for=True)
-    else:
-        _record_changes(turn)
-        await tasks.start(SessionTask(turn))
+        return _regular_task(turn, turn_input or [NO_WORDS], wishes, asked_for=True)
+    _record_changes(turn)
+    return SessionTask(turn)
 
 
-async def _continue_goal(turns: TurnControl, pending: PendingOperation) -> None:
-    goals = turns.tasks.services.state.goals
-    if turns.tasks.active is None and not turns.any_to_come and goals.goal is not None and goals.wants_turn:
-        turn_input = [goal_words(goals.goal)]
-        await _begin(
-            turns.tasks, turns.tasks.turn(pending), turn_input, session_commands.ALL_WISHES, asked_for=False
-        )
+def _goal_turn(turns: TurnControl, pending: PendingOperation) -> SessionTask | None:
+    """Return a turn for the goal; None unless the goal is still open and the conversation is idle."""
+    tasks, goals = turns.tasks, turns.tasks.services.state.goals
+    if tasks.active is not None or turns.any_to_come or goals.goal is None or not goals.wants_turn:
+        return None
+    turn_input = [goal_words(goals.goal)]
+    return _regular_task(tasks.turn(pending), turn_input, session_commands.ALL_WISHES, asked_for=False)
 
 
-async def _begin(
-    tasks: TaskRunner,
+def _regular_task(
     turn: TurnContext,
     turn_input: Sequence[TurnInput],
     wishes: session_commands.ApiBehaviour,
     *,
     asked_for: bool,
-) -> None:
-    """Begin a turn with the first input; the other inputs join it."""
+) -> RegularTask:
+    """Return a turn that begins with the first input; the other inputs join it."""
     _record_changes(turn)
     task = RegularTask(turn, turn_input[0], wishes)
+    for more in turn_input[1:]:
+        task.join(more)
     if wishes.goals:
         turn_begins(turn.services, asked_for=asked_for)
-    await tasks.start(task, turn_input[1:])
+    return task
 
 
-async def _run_shell(
+def _shell_turn(
     tasks: TaskRunner, pending: PendingOperation, command: session_commands.RunShell
-) -> None:
-    """Run the command beside the current turn if that is a turn of the agent, else after it."""
+) -> SessionTask | None:
+    """Return a turn for the user's command; None if it runs beside the current turn, which is one of the agent, or
+    after another one.
+    """
     services, active = tasks.services, tasks.active
     if command.confined or active is None:
-        await tasks.start(_USER_SHELL_TASK.get()(tasks.turn(pending), command))
-    elif active.ending or active.kind is not TurnKind.REGULAR:
+        return _USER_SHELL_TASK.get()(tasks.turn(pending), command)
+    if active.ending or active.kind is not TurnKind.REGULAR:
         active.postponed.append(pending)
     else:
         turn = TurnContext(services, active.emitter, services.state.settings)
-        active.run_beside(lambda: _USER_SHELL_TASK.get()(turn, command).run_with_users_rights(), pending)
+        active.beside.add(lambda: _USER_SHELL_TASK.get()(turn, command).run_with_users_rights(), pending)
+    return None
 
 
 def _record_changes(turn: TurnContext) -> None:
     """Send the model the changes since the last turn; before the first turn, the opening messages have them."""
-    state, now = turn.services.state, environment_of(turn.settings, None)
+    state = turn.services.state
+    if state.told is not None and state.told[0] is turn.settings and state.told[1] == state.told_mode:
+        return
+    now = environment_of(turn.settings, None)
     before, state.last_sent_context = state.last_sent_context, now
     changed = difference(before, now) if before is not None and before != now else None
     if changed is not None:
@@ -198,6 +227,7 @@ def _record_changes(turn: TurnContext) -> None:
     if mode is not None:
         turn.record(mode)
         state.told_mode = told_mode([mode])
+    state.told = turn.settings, state.told_mode
 
 
 async def _decide(tasks: TaskRunner, command: session_commands.ResolveApproval) -> None:

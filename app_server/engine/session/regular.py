@@ -10,14 +10,14 @@ import anyio
 
 from app_server.engine.context.history import message_text
 from app_server.engine.model.prompt import Prompt, ToolSpec
-from app_server.engine.session.compaction import compact, window_guesses
+from app_server.engine.session.compaction import compact
 from app_server.engine.session.goal_turns import count_reply
 from app_server.engine.session.head import gone_tools
-from app_server.engine.session.model_notices import cut_notice, unknown_notice
+from app_server.engine.session.model_notices import cut_notice
 from app_server.engine.session.request_budget import OnCut, RequestBudget
 from app_server.engine.session.session_commands import ApiBehaviour
 from app_server.engine.session.session_services import TurnContext
-from app_server.engine.session.tasks import ActiveTask, SessionTask
+from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.text_call_notice import warn_of_written_call
 from app_server.engine.session.turn_context import model_call, offered_tools, shape_of, tool_turn_of
 from app_server.engine.session.undo import TurnSnapshot
@@ -32,7 +32,6 @@ from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.responses import ResponseItem
-from app_server_protocol.values import replace
 
 SERVERS_HEAD_START = 1.0
 """Wait of the first turn for MCP servers, in seconds, so that a server which fails at once is reported before the turn.
@@ -51,27 +50,27 @@ class RegularTask(SessionTask, TurnStrategy):
     def __init__(self, turn: TurnContext, turn_input: TurnInput, wishes: ApiBehaviour) -> None:
         super().__init__(turn)
         self._opening, self._wishes = turn_input, wishes
-        shape, self._snapshot = shape_of(turn), TurnSnapshot(turn)
-        effort = wishes.sends_chosen_effort
-        self._shape = replace(shape, settings=replace(shape.settings, sends_chosen_effort=effort))
+        self._shape = shape_of(turn, sends_chosen_effort=wishes.sends_chosen_effort)
+        self._snapshot = TurnSnapshot(turn)
         self._tool_turn = tool_turn_of(turn, self._shape, relative_diff=wishes.relative_diff)
         self._tool_turn.strictness = Strictness(wishes.checks_pictures, wishes.refuses_silent_tools)
         if wishes.goals and turn.services.conversation.rollout_path is not None:
             self._tool_turn.goals = turn.services.state.goals
         self._tools: dict[str, Tool] = {}
-        self._specs: list[ToolSpec] = []
+        self._specs: Sequence[ToolSpec] = ()
         self._offered = 0
         """Revision of the MCP tools among the offered tools."""
         self._loop: TurnLoop | None = None
 
-    async def run(self, active: ActiveTask) -> str | None:
+    async def run(self) -> str | None:
         if self.turn.output_schema is not None:
             await check_schema(self.turn.output_schema)
-        with anyio.move_on_after(SERVERS_HEAD_START):
-            await self.turn.services.mcp.ready()
+        if self.turn.services.mcp.servers:
+            with anyio.move_on_after(SERVERS_HEAD_START):
+                await self.turn.services.mcp.ready()
         if self._wishes.skills:
             await self._send_skills()
-        loop = self._loop = self._turn_loop(active)
+        loop = self._loop = self._turn_loop()
         try:
             last = await loop.run(self._opening)
         except CoreError as error:
@@ -89,17 +88,17 @@ class RegularTask(SessionTask, TurnStrategy):
         if (report := self.turn.services.reports.turn_completed) is not None:
             texts = [
                 message_text(turn_input.message)
-                for turn_input in (self._opening, *active.taken)
+                for turn_input in (self._opening, *self.taken)
                 if turn_input.is_shown
             ]
             report(self.turn.operation_id, texts, last)
         self.turn.services.model.turn_ended()
         return last
 
-    def interrupted(self) -> None:
+    def abandon(self) -> None:
         self._snapshot.record_taken()
         if self._loop is not None:
-            self._loop.interrupted()
+            self._loop.abandon()
         elif self._wishes.names_turn:
             self._begin_for_the_record()
 
@@ -112,7 +111,8 @@ class RegularTask(SessionTask, TurnStrategy):
     async def prepare(self) -> None:
         services = self.turn.services
         await self._snapshot.begin()
-        await services.mcp.ready()
+        if services.mcp.servers:
+            await services.mcp.ready()
         self._choose_tools()
         if services.state.is_restored:
             services.state.is_restored = False
@@ -126,15 +126,15 @@ class RegularTask(SessionTask, TurnStrategy):
         self._offered = services.mcp.revision
         tool_set = offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None)
         self._shape.head.tools = tool_set.offered
-        self._tools.update(tool_set.by_name())
-        self._specs[:] = tool_set.specs()
+        self._tools.update(tool_set.by_name)
+        self._specs = tool_set.specs
         if tool_set.mcp_omitted:
             self._warn_of_tools(tool_set)
 
     def _offered_specs(self) -> Sequence[ToolSpec]:
         """Return the specifications of the tools, even before they are chosen for the turn's first request."""
         if not self._specs:
-            return offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None).specs()
+            return offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None).specs
         return self._specs
 
     def _warn_of_tools(self, tool_set: ToolSet) -> None:
@@ -156,16 +156,13 @@ class RegularTask(SessionTask, TurnStrategy):
             model.learn_window(name, read)
             self._warn_once(cut_notice(read, estimated))
 
-        return cut if model.facts().cuts_silently else None
+        return cut if self._shape.server.cuts_silently else None
 
     def _warn_of_model(self) -> None:
         """Warn once in the conversation that its model is unknown. codex 0.58 has no such notice."""
-        services, shape = self.turn.services, self._shape
-        if services.outbox.identity:
-            config, model = services.conversation.config, shape.settings.model
-            notice = unknown_notice(config, shape.model, shape.bounds.window, model)
-            if notice is not None:
-                self._warn_once(notice)
+        notice = self._shape.unknown_notice
+        if self.turn.services.outbox.identity and notice is not None:
+            self._warn_once(notice)
 
     def _warn_once(self, text: str) -> None:
         shown = self.turn.services.commands.shown_once
@@ -209,20 +206,22 @@ class RegularTask(SessionTask, TurnStrategy):
         if turn_input.is_shown:
             emitter.show(turn_input.item(self.turn.services.sources.new_id()))
 
-    def _turn_loop(self, active: ActiveTask) -> TurnLoop:
+    def _turn_loop(self) -> TurnLoop:
         turn, shape = self.turn, self._shape
         tools = ToolRuntime(self._tools, self._tool_turn, self._snapshot.before_call)
         return TurnLoop(
             model_call=model_call(turn, shape, self._snapshot.ahead_of_calls(), tools),
-            take_input=active.take_input,
-            has_steered=active.has_steered,
             steps=self,
             compaction=AutoCompaction(
                 limit=shape.compact_limit,
                 compact=partial(compact, turn, shape, self._offered_specs),
                 at_begin=self._wishes.compacts_at_begin,
                 budget=RequestBudget(
-                    turn.services.state, shape, self._offered_specs, self._on_cut(), window_guesses(turn)
+                    turn.services.state,
+                    shape,
+                    self._offered_specs,
+                    self._on_cut(),
+                    guesses=turn.services.model,
                 ),
             ),
             new_id=turn.services.sources.new_id,

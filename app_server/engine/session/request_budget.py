@@ -19,9 +19,9 @@ from app_server.engine.context.history import (
 )
 from app_server.engine.context.text_for_model import BYTES_PER_TOKEN, estimate_tokens
 from app_server.engine.model.prompt import ToolSpec
+from app_server.engine.session.head import HeadSize, RequestTemplate
 from app_server.engine.session.model_notices import silence_notice
 from app_server.engine.session.session_services import SessionState
-from app_server.engine.session.turn_context import RequestTemplate
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError
 from app_server.engine.tools.registry import spec_tokens
 from app_server_protocol.engine.errors import ErrorClass
@@ -77,13 +77,14 @@ class RequestBudget:
         shape: RequestTemplate,
         specs: Callable[[], Sequence[ToolSpec]],
         cut: OnCut | None = None,
-        guesses: WindowGuesses | None = None,
+        *,
+        guesses: WindowGuesses,
     ) -> None:
-        """`cut` is set if the provider truncates long requests silently, `guesses` if it may close the connection
-        instead of answering.
+        """`cut` is set if the provider truncates long requests silently. `guesses` is used if it may close the
+        connection instead of answering.
         """
         self._state, self._shape, self._specs, self._cut = state, shape, specs, cut
-        self._guesses = guesses
+        self._guesses = guesses if shape.server.is_own else None
         self.limit = shape.bounds.request
         """Maximum size of a request, in estimated tokens; None if the provider decides."""
 
@@ -193,8 +194,12 @@ class RequestBudget:
                 self._guesses.forget_guess(self._shape.settings.model)
 
     def _head(self) -> int:
-        tools = sum(spec_tokens(spec) for spec in self._specs())
-        return self._corrected(estimate_tokens(self._shape.instructions) + tools)
+        instructions, specs = self._shape.instructions, self._specs()
+        size = self._state.head_size
+        if size is None or size.instructions is not instructions or size.specs is not specs:
+            tokens = estimate_tokens(instructions) + sum(map(spec_tokens, specs))
+            size = self._state.head_size = HeadSize(instructions, specs, tokens)
+        return self._corrected(size.tokens)
 
     def _tokens(self, size: int) -> int:
         per_token = self._shape.model.bytes_per_token or BYTES_PER_TOKEN

@@ -23,7 +23,7 @@ from app_server.engine.context.sizes import PromptSize
 from app_server.engine.model.prompt import Prompt
 from app_server.engine.session.review_texts import findings_block
 from app_server.engine.session.session_services import TurnContext
-from app_server.engine.session.tasks import ActiveTask, SessionTask
+from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.turn_context import context_line, model_call, shape_of, tool_turn_of
 from app_server.engine.tools.registry import ToolOffer, build_tools
 from app_server.engine.tools.runtime import ToolRuntime
@@ -79,10 +79,10 @@ class ReviewTask(SessionTask, TurnStrategy):
         self._loop: TurnLoop | None = None
         self._left = False
 
-    async def run(self, active: ActiveTask) -> str | None:
+    async def run(self) -> str | None:
         last = None
         try:
-            self._loop = self._turn_loop(active)
+            self._loop = self._turn_loop()
             last = await self._loop.run(TurnInput(user_text(self._request.prompt)))
             self._leave(parse_review(last) if last is not None else None)
         except Exception:
@@ -90,9 +90,9 @@ class ReviewTask(SessionTask, TurnStrategy):
             raise
         return None
 
-    def interrupted(self) -> None:
+    def abandon(self) -> None:
         if self._loop is not None:
-            self._loop.interrupted()
+            self._loop.abandon()
         self._leave(None)
 
     async def prepare(self) -> None:
@@ -101,7 +101,7 @@ class ReviewTask(SessionTask, TurnStrategy):
         self.turn.emitter.show(EnteredReview(id, request.prompt, request.user_facing_hint))
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
-        return self._shape.prompt(items, self._tools.specs(), None)
+        return self._shape.prompt(items, self._tools.specs, None)
 
     def _leave(self, output: ReviewOutputEvent | None) -> None:
         if self._left:
@@ -112,13 +112,11 @@ class ReviewTask(SessionTask, TurnStrategy):
         self.turn.emitter.show(ExitedReview(services.sources.new_turn_id(), output))
         self.turn.record(user_text(note(output)))
 
-    def _turn_loop(self, active: ActiveTask) -> TurnLoop:
-        turn, tools = self.turn, ToolRuntime(self._tools.by_name(), tool_turn_of(self.turn, self._shape))
-        call = model_call(turn, self._shape, self._transcript, tools, show_messages=False)
+    def _turn_loop(self) -> TurnLoop:
+        turn, tools = self.turn, ToolRuntime(self._tools.by_name, tool_turn_of(self.turn, self._shape))
+        line = self._context_line
         return TurnLoop(
-            model_call=replace(call, context_line=self._context_line),
-            take_input=active.take_input,
-            has_steered=active.has_steered,
+            model_call=model_call(turn, self._shape, self._transcript, tools, show_messages=False, line=line),
             steps=self,
             compaction=None,
             new_id=turn.services.sources.new_id,

@@ -14,11 +14,12 @@ import anyio
 
 from app_server.engine.session import initial_context
 from app_server.engine.session.modes import told_mode
+from app_server.engine.session.operation_queue import OperationQueue, PendingOperation
 from app_server.engine.session.session_commands import Close, Review, StartTurn
 from app_server.engine.session.session_servers import SessionServers
 from app_server.engine.session.session_services import SessionServices
-from app_server.engine.session.tasks import OperationQueue, PendingOperation, TaskRunner
-from app_server.engine.session.turn_ids import SessionGoal, TurnControl
+from app_server.engine.session.tasks import TaskRunner
+from app_server.engine.session.turn_control import SessionGoal, TurnControl
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.turn.emitter import OperationEmitter
@@ -114,20 +115,17 @@ class Session:
             await services.commands.terminals.close()
 
     async def _serve(self) -> None:
+        outbox = self.services.outbox
         while not isinstance((pending := await self.queue.take()).command, Close):
-            await self._perform(pending)
+            try:
+                await PERFORM.get()(self.turns, pending)
+            except CoreError as error:
+                outbox.emit(pending.id, ErrorNotice(message=str(error)))
+            except Exception as error:
+                log.exception("operation %s", type(pending.command).__name__)
+                outbox.emit(pending.id, ErrorNotice(message=f"internal error: {type(error).__name__}"))
             self.queue.done()
         await self._shut_down(pending.id)
-
-    async def _perform(self, pending: PendingOperation) -> None:
-        outbox = self.services.outbox
-        try:
-            await PERFORM.get()(self.turns, pending)
-        except CoreError as error:
-            outbox.emit(pending.id, ErrorNotice(message=str(error)))
-        except Exception as error:
-            log.exception("operation %s", type(pending.command).__name__)
-            outbox.emit(pending.id, ErrorNotice(message=f"internal error: {type(error).__name__}"))
 
     async def _shut_down(self, id: str) -> None:
         await self.tasks.interrupt()

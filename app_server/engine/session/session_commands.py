@@ -192,6 +192,9 @@ Command = (
     | Close
 )
 
+BeginsTask = StartTurn | ContinueGoal | Compact | Undo | Review | RunShell
+"""Commands that begin a task."""
+
 BEGINS_TURN = StartTurn | Compact | Review | RunShell
 """Commands with which a client begins a turn and receives its id."""
 

@@ -19,7 +19,7 @@ from app_server.engine.context.history import ConversationHistory
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.model.model_client import ModelClient
 from app_server.engine.session.goals import GoalState
-from app_server.engine.session.head import ConversationHead
+from app_server.engine.session.head import ConversationHead, HeadSize, RequestTemplate, ToolChoice
 from app_server.engine.session.session_servers import Elicitations
 from app_server.engine.storage.history_file import SharedMessages
 from app_server.engine.support.lazy import Lazy
@@ -81,7 +81,9 @@ class Reports(Struct, frozen=True):
 
 
 class ModelClientProvider:
-    """The model client of a session, which is created again when another client has begun a turn."""
+    """The model client of a session and the facts about its models. The client is created again when another client
+    has begun a turn, and the facts are read again when they may have changed.
+    """
 
     def __init__(
         self,
@@ -92,6 +94,11 @@ class ModelClientProvider:
     ) -> None:
         self._current, self._make, self._known, self._config = current, make, known, config
         self._made: tuple[ClientContext, ModelClient] = current.caller, make(current)
+        self._has_account = config.provider.requires_openai_auth
+        """Whether the facts depend on the login, which may change at any time."""
+        self._facts: ModelFacts | None = None
+        self._facts_of: tuple[ClientContext, int, int] | None = None
+        self._turn_ended_for: ClientContext | None = None
 
     def client(self) -> ModelClient:
         caller, client = self._made
@@ -101,8 +108,13 @@ class ModelClientProvider:
         return client
 
     def facts(self) -> ModelFacts:
-        """Return the facts about the models that are known now."""
-        return self._known.facts(self._config, self._current)
+        """Return the facts about the models that are known now: the same object as long as they are the same."""
+        facts_of = self._current.caller, self._known.revision, self._known.lessons.revision
+        if self._facts is None or self._has_account or facts_of != self._facts_of:
+            facts = self._known.facts(self._config, self._current)
+            if self._facts is None or facts_of != self._facts_of or facts.served is not self._facts.served:
+                self._facts, self._facts_of = facts, facts_of
+        return self._facts
 
     def learn_window(self, model: str, tokens: int, *, is_guess: bool = False) -> None:
         """Store the context window of a model that has turned out to be smaller, from the next turn on."""
@@ -116,8 +128,10 @@ class ModelClientProvider:
         self._known.forget_guess(self._config, model)
 
     def turn_ended(self) -> None:
-        """Handle the end of a turn, after which the provider may be asked for its models."""
-        self._known.turn_ended(self._config, self._current)
+        """Handle the end of a turn, after the first of which the provider may be asked for its models."""
+        if self._has_account or self._turn_ended_for is not self._current.caller:
+            self._turn_ended_for = self._current.caller
+            self._known.turn_ended(self._config, self._current)
 
 
 class HomeFiles(Struct, frozen=True):
@@ -140,6 +154,14 @@ class SessionState(Struct):
     """Instructions and tools that each model was sent since the last compaction, by model."""
     told_mode: str | None = None
     """Mode that the model was told last; None if the history has no message about one."""
+    template: RequestTemplate | None = None
+    """Parts that the requests of the last turn had in common; None before the first turn."""
+    tools: ToolChoice | None = None
+    """Tools of the last turn; None before the first turn."""
+    head_size: HeadSize | None = None
+    """Size of the instructions and tools of the last estimate; None before the first."""
+    told: tuple[ThreadSettings, str | None] | None = None
+    """Settings and mode that the history tells the model as the present ones; None if it may have to be told others."""
     is_restored: bool = False
     """Whether the history was stored before this session and no request has used it yet."""
 

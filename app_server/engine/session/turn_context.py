@@ -4,10 +4,9 @@ instructions, tools, limits), the call of the model, and the turn in the form th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
-
-from msgspec import Struct
+from collections.abc import Mapping
+from operator import is_
+from typing import TYPE_CHECKING, Final
 
 from app_server.engine.config.config_values import Config, WireApi
 from app_server.engine.config.model_rows import ModelRow
@@ -15,8 +14,9 @@ from app_server.engine.context.instructions import instruction_text
 from app_server.engine.context.permission_text import stored_entries, stored_profile
 from app_server.engine.context.sizes import PromptSize, WindowBounds
 from app_server.engine.model.model_facts import ModelFacts, sent_tier
-from app_server.engine.model.prompt import Prompt, RequestSettings, ToolSpec
-from app_server.engine.session.head import ConversationHead
+from app_server.engine.model.prompt import RequestSettings
+from app_server.engine.session.head import ConversationHead, RequestTemplate, ServerTraits, ToolChoice
+from app_server.engine.session.model_notices import unknown_notice
 from app_server.engine.session.session_services import TurnContext
 from app_server.engine.session.windows import bounds_for, bounds_of_codex, known_window
 from app_server.engine.tools.registry import ToolOffer, ToolSet, build_tools
@@ -27,8 +27,11 @@ from app_server.engine.turn.outbox import Transcript
 from app_server.engine.turn.stream_assembler import ReplyAssembler
 from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.policy import TurnMode
-from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import TurnContextItem
+from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.mcp.tool_catalog import McpTool
 
 USABLE_PERCENT = 95
 """Usable part of a context window, in percent; the rest is room for the answer. codex 0.58 uses the same number."""
@@ -39,38 +42,26 @@ counts its tokens. If it is off, clients see what codex 0.58 shows.
 """
 
 
-class RequestTemplate(Struct, frozen=True):
-    """Parts that all requests of one turn have in common."""
-
-    model: ModelRow
-    head: ConversationHead
-    instructions: str
-    """Instructions of the head; a review has its own."""
-    context_window: int | None
-    """Context window in tokens, as clients see it; None if the API does not show an assumed one."""
-    compact_limit: int
-    bounds: WindowBounds
-    settings: RequestSettings
-
-    def prompt(
-        self, items: Sequence[ResponseItem], tools: Sequence[ToolSpec], output_schema: object
-    ) -> Prompt:
-        return Prompt(
-            instructions=self.instructions,
-            input=items,
-            tools=tools,
-            parallel_tool_calls=self.model.parallel_tool_calls,
-            output_schema=output_schema,
-        )
-
-
-def shape_of(turn: TurnContext) -> RequestTemplate:
-    """Return the parts that all requests of a turn have in common."""
-    config, settings = turn.services.conversation.config, turn.settings
+def shape_of(turn: TurnContext, *, sends_chosen_effort: bool = False) -> RequestTemplate:
+    """Return the parts that all requests of a turn have in common. Later turns have the same until the settings, the
+    facts about the models or the head of the conversation change.
+    """
+    state, facts = turn.services.state, turn.services.model.facts()
     followed = turn.services.outbox.identity  # a client follows the conversation by turns and items
-    facts = turn.services.model.facts()
+    made_of = turn.settings, facts, followed, sends_chosen_effort
+    known, model = state.template, turn.settings.model
+    is_current = known is not None and all(map(is_, known.made_of, made_of))
+    if known is None or not is_current or state.heads.get(model) is not known.head:
+        known = state.template = _new_template(turn, made_of)
+    return known
+
+
+def _new_template(
+    turn: TurnContext, made_of: tuple[ThreadSettings, ModelFacts, bool, bool]
+) -> RequestTemplate:
+    config, state = turn.services.conversation.config, turn.services.state
+    settings, facts, followed, sends_chosen_effort = made_of
     row = facts.row(settings.model, plain=not followed)
-    state = turn.services.state
     head = state.heads.get(settings.model)
     bounds = _bounds(turn, facts, row, None if head is None else head.size)
     if head is None:
@@ -86,6 +77,7 @@ def shape_of(turn: TurnContext) -> RequestTemplate:
             config.model.auto_compact_token_limit or row.auto_compact_token_limit or bounds.compact_at
         ),
         bounds=bounds,
+        parallel_tool_calls=row.parallel_tool_calls,
         settings=RequestSettings(
             model=settings.model,
             row=row,
@@ -94,11 +86,16 @@ def shape_of(turn: TurnContext) -> RequestTemplate:
             verbosity=config.model.verbosity,
             service_tier=sent_tier(settings.service_tier, config.provider, row),
             supports_reasoning_summaries=config.model.supports_reasoning_summaries,
+            sends_chosen_effort=sends_chosen_effort,
             wants_answer=followed or config.provider.wire_api is not WireApi.RESPONSES,
             max_output_tokens=config.model.max_output_tokens,
             live_chat=followed or config.model.show_raw_reasoning or config.features.enabled(LIVE_CHAT),
             conversation_id=turn.services.conversation.id,
         ),
+        context_line=context_line(turn),
+        unknown_notice=unknown_notice(config, row, bounds.window, settings.model),
+        server=ServerTraits(facts.cuts_silently, facts.is_own_server),
+        made_of=made_of,
     )
 
 
@@ -146,21 +143,35 @@ _TEXTS: Final[Mapping[PromptSize, tuple[str, str | None]]] = {
 """Names of the texts by size: the prompt, and the format of patches if that is a separate text."""
 
 
+NO_MCP_TOOLS: Final[Mapping[str, McpTool]] = {}
+
+
 def offered_tools(turn: TurnContext, shape: RequestTemplate, *, goals: bool) -> ToolSet:
-    """Choose the tools of a turn. `goals`: the turn is of an API that supports goals, in a stored conversation."""
-    services, config, bounds = turn.services, turn.services.conversation.config, shape.bounds
+    """Choose the tools of a turn. `goals`: the turn is of an API that supports goals, in a stored conversation. Later
+    turns have the same until the template, the tools of MCP servers or the goal change.
+    """
+    state, mcp, features = turn.services.state, turn.services.mcp, turn.services.conversation.config.features
+    goals = goals and (state.goals.goal is not None or "goals" in features.names)
+    chosen_by, known = (shape, mcp.tools() if mcp.servers else NO_MCP_TOOLS, goals), state.tools
+    is_current = known is not None and all(map(is_, known.chosen_by, chosen_by))
+    if known is None or not is_current or shape.head.tools is not known.tools.offered:
+        known = state.tools = ToolChoice(chosen_by, _chosen_tools(turn, shape, goals=goals))
+    return known.tools
+
+
+def _chosen_tools(turn: TurnContext, shape: RequestTemplate, *, goals: bool) -> ToolSet:
+    services, bounds = turn.services, shape.bounds
     followed = services.outbox.identity
-    has_goal = services.state.goals.goal is not None or config.features.enabled("goals")
     offer = ToolOffer(
         size=bounds.size,
-        goals=goals and has_goal,
+        goals=goals,
         resources=services.mcp.configured or (not followed and bounds.size is PromptSize.FULL),
         mcp_tokens=bounds.mcp_tools,
         asks=followed and bool(shape.model.checks_head),
         before=shape.head.tools,
     )
     return build_tools(
-        config,
+        services.conversation.config,
         shape.model,
         services.mcp,
         offer=offer,
@@ -170,17 +181,20 @@ def offered_tools(turn: TurnContext, shape: RequestTemplate, *, goals: bool) -> 
 
 
 def context_line(turn: TurnContext) -> TurnContextItem:
-    settings, outbox = turn.settings, turn.services.outbox
-    follows_turns = (
-        outbox.identity or outbox.is_paginated
-    )  # the lines of the conversation API are those of codex 0.58
-    return TurnContextItem.of(
+    """Return the line of the rollout with the settings of a turn, without its id."""
+    settings, follows_turns = turn.settings, _stores_turns(turn)
+    return TurnContextItem.of(  # the lines of the conversation API are those of codex 0.58
         settings,
-        turn_id=turn.emitter.turn_id if follows_turns else None,
+        turn_id=None,
         active_permission_profile=stored_profile(settings),
         permission_profile=stored_entries(settings.sandbox_policy, settings.cwd) if follows_turns else None,
         service_tier=settings.service_tier if follows_turns else None,
     )
+
+
+def _stores_turns(turn: TurnContext) -> bool:
+    """Return whether the rollout has turns with their ids."""
+    return turn.services.outbox.identity or turn.services.outbox.is_paginated
 
 
 def model_call(
@@ -190,11 +204,14 @@ def model_call(
     tools: ToolRuntime | RefusedCalls | None = None,
     *,
     show_messages: bool = True,
+    line: TurnContextItem | None = None,
 ) -> ModelCall:
     """Create a call of the model. If it runs tools, clients see its replies; `show_messages` False hides their
-    messages.
+    messages. `line`: context line of the requests; None if it is that of the template.
     """
     services, shown_by = turn.services, turn.emitter if isinstance(tools, ToolRuntime) else None
+
+    turn_id = turn.emitter.turn_id if _stores_turns(turn) else None
 
     def assembler() -> ReplyAssembler:
         return ReplyAssembler(
@@ -213,7 +230,7 @@ def model_call(
         transcript=transcript,
         tokens=services.state.tokens,
         context_window=shape.context_window,
-        context_line=context_line(turn),
+        context_line=replace(line or shape.context_line, turn_id=turn_id),
         assembler=assembler,
         tools=tools,
         clock=services.sources.clock,

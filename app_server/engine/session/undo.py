@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from app_server.engine.session.session_services import SessionServices, TurnContext
-from app_server.engine.session.tasks import ActiveTask, SessionTask
+from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.turn_context import shape_of
 from app_server.engine.support.engine_errors import GitError
 from app_server.engine.support.lazy import Lazy
@@ -58,14 +58,14 @@ class UndoTask(SessionTask):
 
     kind = TurnKind.UNDO
 
-    async def run(self, active: ActiveTask) -> str | None:
+    async def run(self) -> str | None:
         emitter = self.turn.emitter
         emitter.turn_started(self.kind, shape_of(self.turn).context_window)
         emitter.emit(STARTED)
         emitter.emit(await self._undo())
         return None
 
-    def interrupted(self) -> None:
+    def abandon(self) -> None:
         self.turn.emitter.emit(UndoCompleted(success=False, message="Undo cancelled."))
 
     async def _undo(self) -> UndoCompleted:
@@ -148,7 +148,7 @@ class TurnSnapshot:
         self._turn = turn
         self.policy = turn.settings.sandbox_policy
         self._taking = anyio.Lock(fast_acquire=True)
-        self._asked = not turn.services.conversation.config.features.enabled(FEATURE)
+        self._asked = FEATURE not in turn.services.conversation.config.features.names
         self._looked = False
         """Whether this turn has looked for a repository."""
         self._taken: TakenSnapshot | None = None
@@ -159,7 +159,8 @@ class TurnSnapshot:
         the repository once before the model's answer. Its later turns do not wait for that: they look before their
         first call.
         """
-        looked, shown_once = f"repository of {self._folder()}", self._turn.services.commands.shown_once
+        cwd, shown_once = self._turn.settings.cwd, self._turn.services.commands.shown_once
+        looked = f"repository of {cwd}"
         if looked not in shown_once:
             shown_once.add(looked)
             await self._look()

@@ -11,7 +11,7 @@ from app_server.engine.context.environment_context import user_text
 from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
 from app_server.engine.session.session_commands import RunShell
 from app_server.engine.session.session_services import TurnContext
-from app_server.engine.session.tasks import ActiveTask, SessionTask
+from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.turn_context import shape_of, tool_turn_of
 from app_server.engine.tools.orchestrator import Command, run_command, run_with_approval
 from app_server.engine.tools.tool_base import ToolFailure
@@ -31,7 +31,7 @@ class UserShellTask(SessionTask):
         super().__init__(turn)
         self._request = request
 
-    async def run(self, active: ActiveTask) -> str | None:
+    async def run(self) -> str | None:
         self.turn.emitter.turn_started(self.kind, shape_of(self.turn).context_window)
         await (self._run_confined() if self._request.confined else self.run_with_users_rights())
         return None

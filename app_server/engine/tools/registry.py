@@ -7,6 +7,7 @@ call.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from typing import Final
 
@@ -189,8 +190,8 @@ EVERYTHING: Final = ToolOffer()
 """Offer without restrictions: settings and model alone decide."""
 
 
-class ToolSet(Struct, frozen=True):
-    """The tools of one turn."""
+class ToolSet(Struct, frozen=True, dict=True):
+    """The tools of a turn."""
 
     offered: tuple[Tool, ...]
     accepted: tuple[Tool, ...]
@@ -200,9 +201,11 @@ class ToolSet(Struct, frozen=True):
     mcp_omitted: int = 0
     """Number of MCP tools that did not fit and are not offered."""
 
-    def specs(self) -> list[ToolSpec]:
-        return [tool.spec() for tool in self.offered]
+    @cached_property
+    def specs(self) -> Sequence[ToolSpec]:
+        return tuple(tool.spec() for tool in self.offered)
 
+    @cached_property
     def by_name(self) -> Mapping[str, Tool]:
         return {tool.name: tool for tool in (*self.accepted, *self.offered)}
 

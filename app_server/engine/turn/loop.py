@@ -52,6 +52,14 @@ class TurnStrategy(Protocol):
         """Determine the tools that the model is offered, before the first request."""
         ...
 
+    def take_input(self) -> list[TurnInput]:
+        """Return the inputs of the user since the last call."""
+        ...
+
+    def has_steered(self) -> bool:
+        """Return whether input waits that this turn must answer."""
+        ...
+
     def after_reply(self, answer: Sequence[ResponseItem], *, calls: bool) -> None:
         """Handle a recorded answer; the default does nothing. `calls`: the answer called tools."""
         return
@@ -122,10 +130,6 @@ class TurnLoop(Struct, kw_only=True, eq=False):
     """One turn of one conversation."""
 
     model_call: ModelCall
-    take_input: Callable[[], list[TurnInput]]
-    """Returns the inputs of the user since the last call."""
-    has_steered: Callable[[], bool]
-    """Returns whether input waits that this turn must answer."""
     steps: TurnStrategy
     compaction: AutoCompaction | None
     """Settings of the compaction; None if the history is not compacted."""
@@ -149,10 +153,14 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         await self.steps.prepare()
         pauses = 0
         while True:
-            for turn_input in self.take_input():
+            for turn_input in self.steps.take_input():
                 self._record_words(turn_input, announced=False)
             await self._fit()
-            reply = await self._ask(keeps_messages=at_begin)
+            estimated = self._estimate()
+            reply = await self.model_call.request(
+                self._prompt, keeps_messages=at_begin, explain=self._explanation(estimated)
+            )
+            self._learn(estimated)
             if (diff := await self.steps.diff()) is not None:
                 self.model_call.emitter.emit(TurnDiffUpdated(unified_diff=diff))
             items = self.model_call.hand_over(reply)
@@ -162,20 +170,20 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             if reply.paused and pauses < MOST_PAUSES:
                 pauses += 1
                 continue
-            if at_begin and not reply.calls and not self.has_steered():
+            if at_begin and not reply.calls and not self.steps.has_steered():
                 return last_assistant_text(items)
             if await self._made_room():
                 continue
-            if not reply.calls and not self.has_steered():
+            if not reply.calls and not self.steps.has_steered():
                 return last_assistant_text(items)
 
-    def interrupted(self) -> None:
-        """Record the results so far; called once the turn's tasks have ended."""
+    def abandon(self) -> None:
+        """Record the results so far of an interrupted turn; called once its tasks have ended."""
         self.model_call.abandon()
         # Input that was not sent yet: the request of the next turn has it.
         if self._opening is not None:
             self._record_opening(self._opening)
-        for turn_input in self.take_input():
+        for turn_input in self.steps.take_input():
             self._record_words(turn_input, announced=False)
 
     def _check_cut(self, reply: ModelReply) -> None:
@@ -186,18 +194,22 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             raise incomplete_response(reply.cut_by)
         self._was_cut = reply.cut_by is not None
 
-    async def _ask(self, *, keeps_messages: bool) -> ModelReply:
-        budget = (
-            None
-            if self.compaction is None or not self.compaction.budget.wants_count
-            else self.compaction.budget
-        )
-        estimated = 0 if budget is None else budget.estimate()
-        explain = None if budget is None else partial(budget.explain_error, estimated=estimated)
-        reply = await self.model_call.request(self._prompt, keeps_messages=keeps_messages, explain=explain)
-        if budget is not None:
-            budget.learn(estimated)
-        return reply
+    def _estimate(self) -> int | None:
+        """Return the estimated tokens of the next request; None if the provider's count of it would correct nothing."""
+        compaction = self.compaction
+        if compaction is None or not compaction.budget.wants_count:
+            return None
+        return compaction.budget.estimate()
+
+    def _explanation(self, estimated: int | None) -> Callable[[ModelError], ModelError] | None:
+        """Return the function that explains a failure by the size of the request; None if the size is not known."""
+        if self.compaction is None or estimated is None:
+            return None
+        return partial(self.compaction.budget.explain_error, estimated=estimated)
+
+    def _learn(self, estimated: int | None) -> None:
+        if self.compaction is not None and estimated is not None:
+            self.compaction.budget.learn(estimated)
 
     async def _fit(self, turn_input: TurnInput | None = None) -> None:
         """Compact if the next request would leave no room for an answer in a small window. Raise the error with the

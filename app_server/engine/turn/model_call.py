@@ -149,7 +149,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
         while True:
             self.outbox.record(self.context_line)
             try:
-                reply = await self._attempt(prompt())
+                reply = await self._stream(prompt())
                 if not self._lacks_answer(reply):
                     return reply
                 if asked_again or most == 0:
@@ -194,35 +194,33 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                 # The settings of the request that would have followed: readers use those of the last such line.
                 self.outbox.record(self.context_line)
 
-    async def _attempt(self, prompt: Prompt) -> ModelReply:
-        reply = ModelReply()
+    async def _stream(self, prompt: Prompt) -> ModelReply:
+        """Stream one reply, and wait for the calls that began meanwhile. Raises ModelError."""
+        reply, assembler = ModelReply(), self.assembler()
         self._current[:] = [reply]
+        reporting, began = self.telemetry is not NO_TELEMETRY, self.clock()
         failure: ModelError | None = None
         async with anyio.create_task_group() as calls:
             try:
-                await self._read(prompt, reply, calls)
+                async with self.model.stream(prompt, self.settings) as batches:
+                    try:
+                        async for batch in batches:
+                            if reporting:
+                                began = self._report(batch, began)
+                            self._take(batch, reply, assembler, calls)
+                            if reply.completed:
+                                break
+                            await self.outbox.wait_for_capacity()
+                        else:
+                            raise StreamDisconnected("stream closed before response.completed")
+                    except ModelError as error:
+                        self.telemetry.sse_event("", int((self.clock() - began) * 1000), error=str(error))
+                        raise
             except ModelError as error:
                 failure = error  # the group still waits for the calls that were begun
         if failure is not None:
             raise failure
         return reply
-
-    async def _read(self, prompt: Prompt, reply: ModelReply, calls: TaskGroup) -> None:
-        assembler = self.assembler()
-        reporting, began = self.telemetry is not NO_TELEMETRY, self.clock()
-        async with self.model.stream(prompt, self.settings) as batches:
-            try:
-                async for batch in batches:
-                    if reporting:
-                        began = self._report(batch, began)
-                    self._take(batch, reply, assembler, calls)
-                    if reply.completed:
-                        return
-                    await self.outbox.wait_for_capacity()
-                raise StreamDisconnected("stream closed before response.completed")
-            except ModelError as error:
-                self.telemetry.sse_event("", int((self.clock() - began) * 1000), error=str(error))
-                raise
 
     def _report(self, batch: Sequence[ModelEvent], began: float) -> float:
         """Report a batch to telemetry, and return the time at which the wait for the next one begins."""

@@ -18,6 +18,7 @@ from collections.abc import (
     Iterable,
     Mapping,
 )
+from functools import partial
 from typing import TypeVar, overload
 
 from msgspec import Struct
@@ -32,7 +33,7 @@ from app_server.server.apis.error_responses import (
 )
 from app_server.server.apis.ignored_parameters import ParameterCheck
 from app_server.server.rpc.lanes import LaneName
-from app_server.server.rpc.rpc_connection import RpcReply
+from app_server.server.rpc.rpc_connection import RoutedRequest, RpcReply
 from app_server_protocol.base import WireModel
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.jsonrpc import INITIALIZE, Request
@@ -57,8 +58,10 @@ class Route(Struct, frozen=True):
     """Create it with `route`, whose signature relates the types."""
 
     row: AnyClientRequest
-    handle: Callable[[Json], Awaitable[RpcReply]]
+    handle: Callable[[Json], Awaitable[Json] | AsyncIterator[Json]]
     """Handler of the request; takes parameters as `row.parse` returns them."""
+    checks: tuple[Callable[[Json], None], ...] = ()
+    """Checks of the parameters before the handler; each raises RpcError for a request that is refused."""
 
     @property
     def method(self) -> str:
@@ -71,6 +74,10 @@ class Route(Struct, frozen=True):
         id = params.get(self.row.ordered_by)
         return LaneName(id.lower(), self.row.ordered_for_all) if isinstance(id, str) else None
 
+    def checked(self, check: Callable[[Json], None]) -> Route:
+        """Return the route with a check more, which comes before the others."""
+        return Route(self.row, self.handle, (check, *self.checks))
+
 
 @overload
 def route(row: ClientRequest[P, NoResult], handler: Handler[C, P, None], context: C) -> Route: ...
@@ -81,32 +88,37 @@ def route(row: ClientRequest[P, R], handler: Handler[C, P, R], context: C) -> Ro
 
 
 def route(row: ClientRequest[P, R], handler: Handler[C, P, R | None], context: C) -> Route:
-    async def handle(params: P) -> RpcReply:
-        answering = handler(context, params)
-        if isinstance(answering, AsyncIterator):
-            assert isinstance(answering, AsyncGenerator)  # such handlers are generator functions
-            return RpcReply(_written(await anext(answering)), answering)
-        return RpcReply(_written(await answering))
-
-    return Route(row, handle)
+    return Route(row, partial(handler, context))
 
 
 def constant(row: ClientRequest[P, R], result: R) -> Route:
     """Return a route that gives every request the same result."""
 
-    async def handle(params: P) -> RpcReply:
-        return RpcReply(result.to_json())
+    async def handle(params: P) -> R:
+        return result
 
     return Route(row, handle)
+
+
+def begin(route: Route, params: Json) -> tuple[Awaitable[Json], AsyncGenerator[Json, None] | None]:
+    """Check the parameters of a request, and return its result to await, and the effects that follow the response."""
+    for check in route.checks:
+        check(params)
+    answering = route.handle(params)
+    if isinstance(answering, AsyncIterator):
+        assert isinstance(answering, AsyncGenerator)  # such handlers are generator functions
+        return anext(answering), answering
+    return answering, None
+
+
+def written(result: JsonSerializable | None) -> bytes:
+    """Return the result of a handler in JSON."""
+    return (NoResult() if result is None else result).to_json()
 
 
 def experimental(what: str) -> RpcError:
     """Return the error for a method or field that the client has to opt in to."""
     return invalid_request(f"{what} requires experimentalApi capability", "experimental_api_required")
-
-
-def _written(result: JsonSerializable | None) -> bytes:
-    return (NoResult() if result is None else result).to_json()
 
 
 FindRoute = Callable[[str], Route | None]
@@ -150,15 +162,16 @@ class RouteFamilies:
 
     def __init__(self, family: Callable[[str], str | None], make: Callable[[str], Iterable[Route]]) -> None:
         self._family, self._make = family, make
-        self._made: dict[str, Mapping[str, Route]] = {}
+        self._made: set[str] = set()
+        self._routes: dict[str, Route] = {}
 
     def find(self, method: str) -> Route | None:
-        name = self._family(method)
-        if name is None:
-            return None
-        if name not in self._made:
-            self._made[name] = by_method(self._make(name))
-        return self._made[name].get(method)
+        found = self._routes.get(method)
+        if found is None and (name := self._family(method)) is not None and name not in self._made:
+            self._routes |= by_method(self._make(name))
+            self._made.add(name)
+            found = self._routes.get(method)
+        return found
 
 
 class MethodRouter:
@@ -183,13 +196,16 @@ class MethodRouter:
         self._in_both = in_both
         self._client, self._require_running = client, require_running
 
-    def lane(self, request: Request) -> LaneName | None:
-        """Return the lane of a request: that of its conversation, under the name that either API has for it."""
-        route = self._route(request.method)
-        return None if route is None else route.lane(request.params)
+    def route(self, request: Request) -> RoutedRequest:
+        """Find the route of a request, and its lane: that of its conversation, under the name that either API has for
+        it.
+        """
+        api = self._threads if self._speaks_threads(request.method) else self._conversations
+        route = api.get()(request.method)
+        lane = None if route is None else route.lane(request.params)
+        return RoutedRequest(partial(self._serve, request, route), lane)
 
-    async def call(self, request: Request) -> RpcReply:
-        route = self._route(request.method)
+    async def _serve(self, request: Request, route: Route | None) -> RpcReply:
         if route is None:
             text = unknown_method(request.method) + of_another_protocol(request.method, acp=False)
             raise invalid_request(text, "unknown_method")
@@ -200,14 +216,12 @@ class MethodRouter:
             raise experimental(request.method)
         self._require_running(request.method)
         notice = self._parameters.check(request.method, request.params, params)
-        reply = await route.handle(params)
+        result, effects = begin(route, params)
+        reply = RpcReply(written(await result), effects)
         if notice is not None:
             conversation = _conversation(request.params, reply.result)
             self._tell_ignored(notice, conversation, self._speaks_threads(request.method))
         return reply
-
-    def _route(self, method: str) -> Route | None:
-        return (self._threads if self._speaks_threads(method) else self._conversations).get()(method)
 
     def _speaks_threads(self, method: str) -> bool:
         return "/" in method or (method in self._in_both and self._client.names_capabilities)

@@ -286,7 +286,7 @@ class LiveConversation:
         """
         self.subscriptions.on_watched = lambda watched: None
         self.session.goal.watch(False)
-        while self.session.current_turn is not None:
+        while self.session.turns.current_id is not None:
             await self.session.settled()
             await anyio.sleep(NEXT_TURN_SECONDS)
         await self.shut_down()

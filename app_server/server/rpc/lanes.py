@@ -29,11 +29,20 @@ class LaneName(Struct, frozen=True):
 class Lane(Struct, eq=False):
     """Jobs that are served one after another."""
 
+    key: tuple[Lanes | None, str]
     waiting: deque[tuple[Lanes, Job]] = msgspec.field(default_factory=deque)
+    """Jobs that have not begun, with their connections. None of them may begin now."""
     answering: bool = False
     """Whether a job of the lane is being served and was not answered yet."""
     settling: set[Lanes] = msgspec.field(default_factory=set)
     """Connections of the jobs that were answered and go on."""
+
+    def take(self, lanes: Lanes) -> bool:
+        """Return whether a job of this connection may begin now; the lane is then taken until that job is answered."""
+        if self.answering or lanes in self.settling:
+            return False
+        self.answering = True
+        return True
 
 
 class ServerLanes:
@@ -60,43 +69,24 @@ class ServerLanes:
         for lane in self._lanes.values():
             lane.waiting = deque(each for each in lane.waiting if each[0] is not lanes)
 
-    def enter(self, name: LaneName, lanes: Lanes, job: Job) -> None:
-        """Start a job after those that are in its lane."""
+    def lane(self, name: LaneName, lanes: Lanes) -> Lane:
+        """Return the lane of that name, for a job of this connection."""
         key = None if name.for_all else lanes, name.name
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = Lane()
-        lane.waiting.append((lanes, job))
-        self._go_on(key, lane)
+        if (lane := self._lanes.get(key)) is None:
+            lane = self._lanes[key] = Lane(key)
+        return lane
 
-    def _go_on(self, key: tuple[Lanes | None, str], lane: Lane) -> None:
-        """Start the next job, if it may begin."""
+    def go_on(self, lane: Lane) -> None:
+        """Start the first waiting job that may begin now; remove the lane after its last job."""
         if lane.answering:
             return
         for position, (lanes, job) in enumerate(lane.waiting):
-            if lanes not in lane.settling:
+            if lane.take(lanes):
                 del lane.waiting[position]
-                lane.answering = True
-                lanes.group.start_soon(self._run, key, lane, lanes, job)
+                lanes.group.start_soon(lanes.run_in, lane, job)
                 return
         if not lane.waiting and not lane.settling:
-            del self._lanes[key]
-
-    async def _run(self, key: tuple[Lanes | None, str], lane: Lane, lanes: Lanes, job: Job) -> None:
-        def answered() -> None:
-            lane.answering = False
-            lane.settling.add(lanes)
-            self._go_on(key, lane)
-
-        try:
-            await job(answered)
-        finally:
-            lanes.running -= 1
-            if lanes in lane.settling:
-                lane.settling.remove(lanes)
-            else:
-                lane.answering = False
-            self._go_on(key, lane)
+            del self._lanes[lane.key]
 
 
 class Lanes:
@@ -107,16 +97,36 @@ class Lanes:
         self.running = 0
         """Number of jobs that run or wait in a lane."""
 
-    def start(self, job: Job, lane: LaneName | None = None) -> None:
-        """Start a job: at once, or in its lane."""
+    def start(self, job: Job, name: LaneName | None = None) -> None:
+        """Start a job: at once, or after those that are in its lane."""
         self.running += 1
-        if lane is None:
+        if name is None:
             self.group.start_soon(self._run, job)
+        elif (lane := self._server.lane(name, self)).take(self):
+            self.group.start_soon(self.run_in, lane, job)
         else:
-            self._server.enter(lane, self, job)
+            lane.waiting.append((self, job))
 
     async def _run(self, job: Job) -> None:
         try:
             await job(lambda: None)
         finally:
             self.running -= 1
+
+    async def run_in(self, lane: Lane, job: Job) -> None:
+        """Run a job that has taken its lane."""
+
+        def answered() -> None:
+            lane.answering = False
+            lane.settling.add(self)
+            self._server.go_on(lane)
+
+        try:
+            await job(answered)
+        finally:
+            self.running -= 1
+            if self in lane.settling:
+                lane.settling.remove(self)
+            else:
+                lane.answering = False
+            self._server.go_on(lane)

@@ -7,7 +7,7 @@ answers of others.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Protocol
@@ -43,21 +43,26 @@ class RpcReply(Struct, frozen=True):
     """Generator that is resumed once after the response, or closed if the client has left before that."""
 
 
+class RoutedRequest(Struct, frozen=True):
+    """A request whose route was found."""
+
+    serve: Callable[[], Awaitable[RpcReply]]
+    """Function that serves the request; may raise any exception."""
+    lane: LaneName | None = None
+    """Lane of the request; None if the request runs at once."""
+
+
 class Router(Protocol):
     """Serves requests by method."""
 
-    def lane(self, request: jsonrpc.Request) -> LaneName | None:
-        """Return the lane of this request; None if the request runs at once."""
-        ...
-
-    async def call(self, request: jsonrpc.Request) -> RpcReply:
-        """Serve the request. May raise any exception."""
+    def route(self, request: jsonrpc.Request) -> RoutedRequest:
+        """Find the route of a request. Raises RpcError if there can be none now."""
         ...
 
     async def receive_notification(self, method: str, params: Json) -> None: ...
 
     def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
-        """Convert an exception of `call` into an error response."""
+        """Convert an exception of a request into an error response."""
         ...
 
 
@@ -91,19 +96,41 @@ class Connection:
             lanes = self._lanes = self._server.connect(requests)
             try:
                 async for lines in self._incoming:
-                    await self._receive_all(lines, lanes)
+                    for number, line in enumerate(lines, 1):
+                        self._receive(line, lanes)
+                        if self._server.crowded or number % LINES_AT_ONCE == 0:
+                            await anyio.lowlevel.checkpoint()
                     await self._outgoing.wait_for_capacity()
             finally:
                 self._server.disconnect(lanes)
             requests.cancel_scope.cancel()
 
-    async def _receive_all(self, lines: Sequence[bytes | Oversized], lanes: Lanes) -> None:
-        for number, line in enumerate(lines, 1):
-            self._receive(line, lanes)
-            if self._server.crowded or number % LINES_AT_ONCE == 0:
-                await anyio.lowlevel.checkpoint()
-
     def _receive(self, line: bytes | Oversized, lanes: Lanes) -> None:
+        match self._parse(line):
+            case jsonrpc.Request() as request:
+                if lanes.running >= self._max_in_flight:
+                    text = f"Server overloaded: {lanes.running} requests are being served; try again"
+                    self._outgoing.fail(request.id, overloaded(text))
+                    return
+                try:
+                    routed = self._router.route(request)
+                except RpcError as error:
+                    self._outgoing.fail(request.id, error)
+                    return
+                lanes.start(partial(self._serve_request, request, routed.serve), routed.lane)
+            case jsonrpc.Notification() as notification:
+                lanes.start(lambda _: self._receive_notification(notification))
+            case jsonrpc.Response() as response:
+                self._receive_reply(response.id, ClientReply(result=response.result))
+            case jsonrpc.ErrorAnswer() as answer:
+                self._receive_reply(answer.id, ClientReply(error=answer.message))
+            case None:
+                pass
+
+    def _parse(self, line: bytes | Oversized) -> jsonrpc.Message | None:
+        """Return the message in a line; None if there is none. A line that is not a message is answered with its
+        error.
+        """
         if not isinstance(line, bytes):
             log.warning("dropped a line of %d bytes", line.size)
             text = f"Parse error: a line of {line.size} bytes exceeds the limit"
@@ -112,52 +139,31 @@ class Connection:
                 what = f"a line of {line.size} bytes was dropped, as others are sending long ones"
                 error = overloaded(f"Server overloaded: {what}; try again")
             self._outgoing.fail(None, error)
-            return
+            return None
         if not line or line.isspace():
-            return
+            return None
         try:
-            message = jsonrpc.parse_message(line)
-        except jsonrpc.ParseError as error:
-            log.warning("unusable message: %s", error.message)
-            refusal = ClientReply(error=error.message)
-            if error.refuses and error.id is not None and self._outgoing.pending.resolve(error.id, refusal):
-                return
-            self._outgoing.fail(
-                error.id,
-                RpcError(
-                    error.code,
-                    error.message,
-                    {"kind": "parse" if error.code == jsonrpc.PARSE_ERROR else "message"},
-                ),
-            )
-            return
-        match message:
-            case jsonrpc.Request():
-                self._start_request(message, lanes)
-            case jsonrpc.Notification():
-                lanes.start(lambda _: self._receive_notification(message))
-            case jsonrpc.Response():
-                self._receive_reply(message.id, ClientReply(result=message.result))
-            case jsonrpc.ErrorAnswer():
-                self._receive_reply(message.id, ClientReply(error=message.message))
+            return jsonrpc.parse_message(line)
+        except jsonrpc.ParseError as parse_error:
+            self._refuse(parse_error)
+            return None
 
-    def _start_request(self, request: jsonrpc.Request, lanes: Lanes) -> None:
-        if lanes.running >= self._max_in_flight:
-            self._outgoing.fail(
-                request.id,
-                overloaded(f"Server overloaded: {lanes.running} requests are being served; try again"),
-            )
+    def _refuse(self, error: jsonrpc.ParseError) -> None:
+        log.warning("unusable message: %s", error.message)
+        refusal = ClientReply(error=error.message)
+        if error.refuses and error.id is not None and self._outgoing.pending.resolve(error.id, refusal):
             return
-        try:
-            lane = self._router.lane(request)
-        except RpcError as error:
-            self._outgoing.fail(request.id, error)
-            return
-        lanes.start(partial(self._call, request), lane)
+        kind = "parse" if error.code == jsonrpc.PARSE_ERROR else "message"
+        self._outgoing.fail(error.id, RpcError(error.code, error.message, {"kind": kind}))
 
-    async def _call(self, request: jsonrpc.Request, answered: Callable[[], None]) -> None:
+    async def _serve_request(
+        self,
+        request: jsonrpc.Request,
+        serve: Callable[[], Awaitable[RpcReply]],
+        answered: Callable[[], None],
+    ) -> None:
         try:
-            reply = await self._router.call(request)
+            reply = await serve()
         except Exception as error:
             self._outgoing.fail(request.id, self._router.to_rpc_error(error, request.method))
             return

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app_server.engine.context.environment_context import user_text
+from app_server.engine.session.operation_queue import OperationQueue, PendingOperation
 from app_server.engine.session.operations import perform
 from app_server.engine.session.session_commands import (
+    ALL_WISHES,
     ApiBehaviour,
     ChangeSettings,
     Command,
@@ -22,14 +24,10 @@ from app_server.engine.session.session_commands import (
     TurnNotSteerable,
 )
 from app_server.engine.session.session_services import SessionState, TurnContext
-from app_server.engine.session.tasks import (
-    ActiveTask,
-    OperationQueue,
-    PendingOperation,
-    SessionTask,
-)
-from app_server.engine.session.turn_ids import TurnControl
+from app_server.engine.session.tasks import SessionTask
+from app_server.engine.session.turn_control import TurnControl
 from app_server.engine.support.engine_errors import CoreError
+from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import SettingsChanged, TurnKind
@@ -53,10 +51,12 @@ SETTINGS = ThreadSettings(
 )
 
 
-def active(turn_id: str, *, takes_input: bool) -> ActiveTask:
+def active(turn_id: str, *, takes_input: bool) -> SessionTask:
     emitter = TurnEmitter(cast("Any", None), "0", turn_id, lambda: 0.0)
     turn = TurnContext(cast("Any", None), emitter, SETTINGS)
-    return ActiveTask(task=SessionTask(turn), takes_input=takes_input)
+    task = SessionTask(turn)
+    task.takes_input = takes_input
+    return task
 
 
 class OnlyAState:
@@ -138,7 +138,7 @@ def test_a_closed_queue_takes_nothing() -> None:
     operations = queue()
     operations.close()
     with pytest.raises(CoreError, match="the conversation has ended"):
-        operations.submit("a", Interrupt())
+        operations.submit(Interrupt())
 
 
 WORDS = TurnInput(user_text("go"))
@@ -150,10 +150,16 @@ class Scene:
 
     def __init__(self) -> None:
         self.queue = queue()
-        self.tasks = SimpleNamespace(active=None)
+        services = SimpleNamespace(reports=SimpleNamespace(telemetry=NO_TELEMETRY))
+        self.tasks = SimpleNamespace(active=None, services=services)
         self.turns = TurnControl(self.queue, cast("Any", self.tasks))
 
-    def runs(self, turn_id: str, *, takes_input: bool = True) -> ActiveTask:
+    def start(self, id: str, turn_input: TurnInput | None, wishes: ApiBehaviour = ALL_WISHES) -> str:
+        """Begin a turn by an operation with this id, or join one; return the turn's id."""
+        self.queue.new_id = iter((id,)).__next__
+        return self.turns.start(StartTurn(turn_input=turn_input, wishes=wishes)).turn
+
+    def runs(self, turn_id: str, *, takes_input: bool = True) -> SessionTask:
         self.tasks.active = running = active(turn_id, takes_input=takes_input)
         return running
 
@@ -167,28 +173,28 @@ def scene() -> Scene:
 
 
 async def test_words_join_a_turn_that_has_not_begun(scene: Scene) -> None:
-    assert scene.turns.start("a", StartTurn(turn_input=WORDS)) == "turn-0"
+    assert scene.start("a", WORDS) == "turn-0"
     assert scene.turns.current_id == "turn-0"
     more = TurnInput(user_text("and this"))
-    assert scene.turns.start("b", StartTurn(turn_input=more)) == "turn-0"
+    assert scene.start("b", more) == "turn-0"
     (first, _) = scene.queue
     assert first.steered == [more]
 
 
 async def test_a_turn_without_words_joins_none(scene: Scene) -> None:
     scene.runs("running")
-    assert scene.turns.start("a", StartTurn(turn_input=None)) == "turn-0"
+    assert scene.start("a", None) == "turn-0"
 
 
 async def test_a_task_that_takes_no_words_lets_the_next_turn_wait(scene: Scene) -> None:
     active = scene.runs("running", takes_input=False)
-    assert scene.turns.start("a", StartTurn(turn_input=WORDS)) == "turn-0"
+    assert scene.start("a", WORDS) == "turn-0"
     assert active.take_input() == []
 
 
 async def test_a_compaction_to_come_takes_no_words(scene: Scene) -> None:
     scene.runs("running")
-    scene.queue.submit("c", Compact())
+    scene.queue.submit(Compact(), id="c")
     with pytest.raises(TurnNotSteerable) as refused:
         scene.turns.steer("running", WORDS)
     assert refused.value.turn is TurnKind.COMPACT
@@ -199,25 +205,26 @@ async def test_an_interrupt_ends_the_turn_that_runs_or_the_named_one(
     scene: Scene, named: str | None, ended: str
 ) -> None:
     active = scene.runs("running", takes_input=False)
-    scene.turns.start("a", StartTurn(turn_input=WORDS))
+    scene.start("a", WORDS)
     active.postponed.append(await scene.queue.take())
     scene.queue.done()
-    scene.turns.interrupt("i", named)
+    scene.queue.new_id = iter(("i",)).__next__
+    scene.turns.interrupt(named)
     assert scene.waiting() == [Interrupt(ended)]
 
 
 async def test_a_task_that_ends_is_no_turn_that_runs(scene: Scene) -> None:
     scene.runs("running").ending = True
     assert scene.turns.current_id is None
-    assert scene.turns.start("a", StartTurn(turn_input=WORDS)) == "turn-0"
+    assert scene.start("a", WORDS) == "turn-0"
 
 
 async def test_what_ends_a_turn_leaves_words_a_turn_of_their_own(scene: Scene) -> None:
     scene.runs("running")
-    scene.queue.submit("i", Interrupt())
-    assert scene.turns.start("a", StartTurn(turn_input=WORDS)) == "turn-1"
-    scene.queue.submit("j", Interrupt("turn-1"))
-    assert scene.turns.start("b", StartTurn(turn_input=WORDS)) == "turn-3"
+    scene.queue.submit(Interrupt(), id="i")
+    assert scene.start("a", WORDS) == "turn-1"
+    scene.queue.submit(Interrupt("turn-1"), id="j")
+    assert scene.start("b", WORDS) == "turn-3"
 
 
 UNNAMED = ApiBehaviour(names_turn=False)
@@ -226,23 +233,23 @@ UNNAMED = ApiBehaviour(names_turn=False)
 
 async def test_words_of_no_named_turn_are_not_promised_to_the_one_that_runs(scene: Scene) -> None:
     active = scene.runs("running")
-    assert scene.turns.start("a", StartTurn(turn_input=WORDS, wishes=UNNAMED)) == "running"
+    assert scene.start("a", WORDS, UNNAMED) == "running"
     more = TurnInput(user_text("and this"))
-    assert scene.turns.start("b", StartTurn(turn_input=more, wishes=UNNAMED)) == "running"
+    assert scene.start("b", more, UNNAMED) == "running"
     (late,) = active.drain_late()
     assert late.id == "a"
     assert late.command == StartTurn(turn_input=WORDS, wishes=UNNAMED), "they begin one of their own"
     assert late.steered == [more], "and what was said later joins it"
     assert not active.has_steered()
     for expected in ("turn-4", "turn-4"):
-        assert scene.turns.start("c", StartTurn(turn_input=more, wishes=UNNAMED)) == expected
+        assert scene.start("c", more, UNNAMED) == expected
 
 
 async def test_words_that_are_promised_to_a_turn_overtake_none_that_were_said_before(scene: Scene) -> None:
     active = scene.runs("running")
     more = TurnInput(user_text("and this"))
-    scene.turns.start("a", StartTurn(turn_input=WORDS, wishes=UNNAMED))
-    scene.turns.start("b", StartTurn(turn_input=more))
+    scene.start("a", WORDS, UNNAMED)
+    scene.start("b", more)
     assert active.drain_late() == []
     assert active.take_input() == [WORDS, more]
 
@@ -256,14 +263,14 @@ async def test_words_of_no_named_turn_wait_for_what_ends_the_one_that_runs(
     scene: Scene, before: Any, *, joined: bool
 ) -> None:
     scene.runs("running")
-    scene.queue.submit("c", before)
+    scene.queue.submit(before, id="c")
     expected = "turn-0" if joined else "turn-1"
-    assert scene.turns.start("a", StartTurn(turn_input=WORDS, wishes=UNNAMED)) == expected
+    assert scene.start("a", WORDS, UNNAMED) == expected
 
 
 async def test_nothing_said_in_no_named_turn_leaves_the_one_that_runs_as_it_is(scene: Scene) -> None:
     active = scene.runs("running")
-    assert scene.turns.start("a", StartTurn(turn_input=None, wishes=UNNAMED)) == "running"
+    assert scene.start("a", None, UNNAMED) == "running"
     assert (active.drain_late(), [type(each) for each in scene.waiting()]) == ([], [ChangeSettings])
 
 
@@ -277,13 +284,10 @@ async def test_what_comes_as_its_turn_ends_waits_for_the_end(monkeypatch: pytest
         begun.append("after the end")
 
     async def come_late() -> None:
-        running.run_beside(work, command)
+        running.beside.add(work, command)
 
-    async def ends_at_once(task: SessionTask, turn: ActiveTask) -> None:
-        others.start_soon(come_late)
-
-    monkeypatch.setattr(SessionTask, "run", ends_at_once)
     async with anyio.create_task_group() as others:
-        await running.run()
+        async with running.beside.running():
+            others.start_soon(come_late)
         assert running.take_postponed() == [command]
     assert not begun

@@ -399,7 +399,7 @@ def test_settings_take_tools_away_and_add_them(config: Config) -> None:
 
 def test_every_habitual_name_of_the_shell_is_answered(config: Config) -> None:
     unified = replace(config, features=config.features.switched(on=["unified_exec"]))
-    by_name = build_tools(unified, find_model("some-model"), None).by_name()
+    by_name = build_tools(unified, find_model("some-model"), None).by_name
     assert {"shell", "container.exec", "local_shell", "shell_command", "exec_command"} <= by_name.keys()
 
 

@@ -94,6 +94,15 @@ class OnlyAPrompt(TurnStrategy):
 
     kind = TurnKind.REGULAR
 
+    def __init__(self, take_input: Callable[[], list[TurnInput]] = list) -> None:
+        self._take_input = take_input
+
+    def take_input(self) -> list[TurnInput]:
+        return self._take_input()
+
+    def has_steered(self) -> bool:
+        return False
+
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
         return Prompt(instructions="Be useful.", input=items)
 
@@ -159,9 +168,7 @@ class Bench:
 
         return TurnLoop(
             model_call=model_call,
-            take_input=self.take_input,
-            has_steered=lambda: False,
-            steps=OnlyAPrompt(),
+            steps=OnlyAPrompt(self.take_input),
             compaction=None
             if compact_limit is None
             else AutoCompaction(limit=compact_limit, compact=compact, budget=AmpleRoom()),

@@ -113,7 +113,7 @@ async def test_a_full_window_is_counted_as_full(bench: Bench) -> None:
         await bench.model_call(window=1000).request(bench.prompt)
     assert bench.tokens.info is not None
     assert bench.tokens.info.total_token_usage.total_tokens == 1000
-    assert (await bench.kinds())[-1] == "token_count"
+    assert (await bench.kinds())[-1] == "TokenUsageUpdated"
 
 
 async def test_a_refused_request_uses_no_stream_retry(bench: Bench) -> None:
@@ -222,7 +222,7 @@ async def test_a_turn_that_is_interrupted_behind_a_reply_keeps_its_calls(bench: 
         group.start_soon(loop.run, WORDS)
         await anyio.wait_all_tasks_blocked()
         group.cancel_scope.cancel()
-    loop.interrupted()
+    loop.abandon()
     kinds = [item.type for item in bench.history.items]
     assert kinds == ["message", "function_call", "function_call_output"]
 
@@ -237,7 +237,7 @@ async def test_an_interrupted_turn_leaves_its_words_and_whole_pairs(bench: Bench
         await anyio.wait_all_tasks_blocked()
         bench.pending_input.append(TurnInput(user_text("wait")))
         group.cancel_scope.cancel()
-    loop.interrupted()
+    loop.abandon()
     assert [item.type for item in bench.history.items] == [
         "message",
         "function_call",

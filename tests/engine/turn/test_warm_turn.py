@@ -1,7 +1,9 @@
-"""The number of server modules that a warm turn without tools enters: the code that its reader has to know."""
+"""The code that a warm turn without tools runs, which its reader has to know: its modules, its functions, and the road
+of the user's message from the line to the request to the model.
+"""
 
+import re
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,28 +24,42 @@ TURNS = 6
 
 
 @contextmanager
-def modules_entered() -> Iterator[set[str]]:
-    """Collect the modules of the product in which a function is called."""
-    codes: set[CodeType] = set()
+def calls_noted(note: Callable[[FrameType], None]) -> Iterator[None]:
+    """Call `note` with the frame of each call on the thread of the event loop. Which calls are seen on other threads
+    would depend on when these were started.
+    """
 
-    def note(frame: FrameType, event: str, argument: object) -> None:
+    def profile(frame: FrameType, event: str, argument: object) -> None:
         if event == "call":
-            codes.add(frame.f_code)
+            note(frame)
 
-    entered: set[str] = set()
-    threading.setprofile(note)
-    sys.setprofile(note)
+    sys.setprofile(profile)
     try:
-        yield entered
+        yield
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)
-        for code in list(codes):  # a copy: threads may still note a last call
-            path = Path(code.co_filename)
-            parts = path.relative_to(PRODUCT).parts if path.is_relative_to(PRODUCT) else ("",)
-            # The demo has the scripted model.
-            if parts[0] in ("app_server", "protocol") and parts[1] != "demo":
-                entered.add("/".join(parts))
+
+
+def of_server(code: CodeType) -> bool:
+    """Return whether code is a part of the server; the demo, which has the scripted model, and the client are none."""
+    path = Path(code.co_filename)
+    parts = path.relative_to(PRODUCT).parts if path.is_relative_to(PRODUCT) else ("",)
+    return parts[0] == "protocol" or (parts[0] == "app_server" and parts[1] in ("engine", "server"))
+
+
+@contextmanager
+def functions_entered() -> Iterator[set[tuple[str, str]]]:
+    """Collect the functions of the server that are called, by module and name. A comprehension, a generator expression
+    or a lambda is a part of the function that has it.
+    """
+    codes: set[CodeType] = set()
+    entered: set[tuple[str, str]] = set()
+    with calls_noted(lambda frame: codes.add(frame.f_code)):
+        yield entered
+    for code in codes:
+        if of_server(code):
+            module = Path(code.co_filename).relative_to(PRODUCT).as_posix()
+            entered.add((module, re.sub(r"(\.<locals>)?\.?<(?!locals).*", "", code.co_qualname)))
 
 
 async def conversation_turns(w: World) -> Callable[[], Awaitable[object]]:
@@ -62,21 +78,82 @@ async def session_turns(w: World) -> Callable[[], Awaitable[object]]:
 
 
 @pytest.mark.parametrize(
-    ("turns", "acp", "most"),
-    [(conversation_turns, False, 102), (thread_turns, False, 118), (session_turns, True, 113)],
+    ("turns", "acp", "modules", "functions"),
+    [
+        (conversation_turns, False, 81, 396),
+        (thread_turns, False, 97, 502),
+        (session_turns, True, 91, 453),
+    ],
     ids=["conversations", "threads", "sessions"],
 )
-async def test_a_warm_turn_enters_few_modules(
+async def test_a_warm_turn_enters_few_modules_and_functions(
     world: MakeWorld,
     turns: Callable[[World], Awaitable[Callable[[], Awaitable[object]]]],
     acp: bool,
-    most: int,
+    modules: int,
+    functions: int,
 ) -> None:
-    fewest: set[str] = set()
+    fewest: set[tuple[str, str]] = set()
     async with world(*[reply(says("hello"))] * TURNS, acp=acp) as w:
         turn = await turns(w)
         for _ in range(TURNS):  # background work of the first turns does not belong to the turn
-            with modules_entered() as entered:
+            with functions_entered() as entered:
                 await turn()
             fewest = min(fewest or entered, entered, key=len)
-    assert len(fewest) <= most, sorted(fewest)
+    entered_modules = {module for module, _ in fewest}
+    assert len(entered_modules) <= modules, sorted(entered_modules)
+    assert len(fewest) <= functions, sorted(fewest)
+
+
+READ = "StdioTransport.lines"
+"""Source of the lines, which a transport in memory replaces here."""
+
+ROAD = (
+    ("Connection.serve", "Connection._receive", "Lanes.start"),
+    (
+        *("Lanes.run_in", "Connection._serve_request", "MethodRouter._serve", "turn_start"),
+        *("TurnControl.start", "OperationQueue.submit"),
+    ),
+    ("Session._serve", "perform", "TaskRunner.start"),
+    (
+        *("TaskRunner._run", "RegularTask.run", "TurnLoop.run", "ModelCall.request", "ModelCall._stream"),
+        *("ModelClient.stream", "ModelClient._send", "HttpTransport.send"),
+    ),
+)
+"""The calls that pass a user's message on, by task; the last call of a task makes the next task run."""
+
+
+def callers(frame: FrameType) -> Iterator[str]:
+    """Yield the functions of the server that wait for a call, its own first."""
+    caller: FrameType | None = frame
+    while caller is not None:
+        if of_server(caller.f_code):
+            yield caller.f_code.co_qualname
+        caller = caller.f_back
+
+
+async def test_a_message_passes_few_functions_on_its_way_to_the_model(world: MakeWorld) -> None:
+    passed: dict[str, list[str]] = {}
+    ends = {part[-1] for part in ROAD}
+
+    def note(frame: FrameType) -> None:
+        name = frame.f_code.co_qualname
+        if name in ends and name not in passed and of_server(frame.f_code):
+            passed[name] = list(callers(frame))[::-1]
+
+    async with world(*[reply(says("hello"))] * 3) as w:
+        turn = await thread_turns(w)
+        await turn()
+        with calls_noted(note):
+            await turn()
+    # The tasks of a connection have the calls of its server before the first.
+    assert tuple(tuple(passed[part[-1]][-len(part) :]) for part in ROAD) == ROAD
+    assert passed["HttpTransport.send"] == list(ROAD[-1])
+
+
+def test_the_map_names_each_of_these_functions_in_their_order() -> None:
+    text = (PRODUCT / "ARCHITECTURE.md").read_text("utf-8").partition("## One turn")[2].partition("7. ")[0]
+    road = [READ, *(name for part in ROAD for name in part)]
+    named = [name for name in re.findall(r"`([\w.]+)`", text) if name in road]
+    assert named == road
+    assert f"passes {len(road)} functions" in text

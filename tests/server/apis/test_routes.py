@@ -13,7 +13,7 @@ from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.client_info import ClientProfile
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.apis.error_responses import initialize_of_another_protocol, of_another_protocol
-from app_server.server.apis.router import MethodRouter, Route, route
+from app_server.server.apis.router import MethodRouter, Route, begin, route
 from app_server.server.apis.v1.handlers import misc
 from app_server.server.apis.v1.v1_routes import HANDLERS
 from app_server.server.apis.v2.v2_routes import HANDLERS as THREADS
@@ -119,7 +119,7 @@ class Anything:
 
 async def test_what_must_not_overtake_the_response_waits_for_it() -> None:
     done: list[str] = []
-    reply = await router(route(PLAIN, serve_and_go_on, done)).call(Request(1, PLAIN.method))
+    reply = await router(route(PLAIN, serve_and_go_on, done)).route(Request(1, PLAIN.method)).serve()
     assert (reply.result, done) == (b"{}", ["before"])
     assert reply.effects is not None
     await anext(reply.effects, None)
@@ -128,7 +128,7 @@ async def test_what_must_not_overtake_the_response_waits_for_it() -> None:
 
 def test_two_routes_for_a_method_are_one_too_many() -> None:
     with pytest.raises(ValueError, match="plain"):
-        router(route(PLAIN, serve, []), route(PLAIN, serve_and_go_on, [])).lane(Request(1, PLAIN.method))
+        router(route(PLAIN, serve, []), route(PLAIN, serve_and_go_on, [])).route(Request(1, PLAIN.method))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_requests_wait_for_those_whose_ordering_parameter_is_the_same(
 ) -> None:
     """The name of the parameter does not matter: two APIs that name the same conversation share its order."""
     routes = route(PLAIN, serve, []), route(BY_THREAD, serve, []), route(BY_CONVERSATION, serve, [])
-    assert router(*routes).lane(Request(1, method, params)) == lane
+    assert router(*routes).route(Request(1, method, params)).lane == lane
 
 
 async def refused(call: Callable[[], Awaitable[object]]) -> str:
@@ -161,11 +161,11 @@ async def test_experimental_methods_are_for_clients_that_opted_in() -> None:
     routed = route(NEW, serve, [])
     request = Request(1, "new")
     closed = router(routed)
-    assert await refused(lambda: closed.call(request)) == "new requires experimentalApi capability"
+    assert await refused(closed.route(request).serve) == "new requires experimentalApi capability"
     early = router(routed, client=ClientProfile(experimental_api=True))
-    assert await refused(lambda: early.call(request)) == "Not initialized"
+    assert await refused(early.route(request).serve) == "Not initialized"
     opened = router(routed, client=ClientProfile(initialized=True, experimental_api=True))
-    assert (await opened.call(request)).result == b"{}"
+    assert (await opened.route(request).serve()).result == b"{}"
 
 
 def used(percent: int) -> RateLimitSnapshot:
@@ -267,15 +267,15 @@ async def test_a_gated_route_refuses_before_the_handler() -> None:
         context.append(params)
         return TurnSteerResponse(turn_id="t")
 
-    row = TURN_STEER
+    row, client = TURN_STEER, ClientProfile()
     params = row.parse({"threadId": "t", "input": [], "expectedTurnId": "u", "additionalContext": {}})
-    client = ClientProfile()
     closed = gated(route(row, steer, served), client)
     with pytest.raises(RpcError) as error:
-        await closed.handle(params)
+        begin(closed, params)
     assert error.value.message == "turn/steer.additionalContext requires experimentalApi capability"
     assert error.value.data == {"kind": "experimental_api_required"}
     assert served == []
     client.experimental_api = True
-    await closed.handle(params)
+    result, _ = begin(closed, params)
+    await result
     assert served == [params]

@@ -4,13 +4,14 @@ id.
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
 
 import anyio
 import anyio.lowlevel
 
 from app_server.server.rpc.lanes import LaneName, ServerLanes
 from app_server.server.rpc.outgoing import ClientReply, OutboundQueue, PendingRequests, describe
-from app_server.server.rpc.rpc_connection import LINES_AT_ONCE, Connection, RpcReply
+from app_server.server.rpc.rpc_connection import LINES_AT_ONCE, Connection, RoutedRequest, RpcReply
 from app_server.server.transport.memory import MemoryTransport, memory_pair
 from app_server_protocol.encoding import Json
 from app_server_protocol.framing import Oversized
@@ -30,13 +31,14 @@ class Echo:
         self.received: list[Json] = []
         """Parameters of received notifications."""
 
-    def lane(self, request: Request) -> LaneName | None:
+    def route(self, request: Request) -> RoutedRequest:
         if request.method == "unordered":
             raise invalid_request("no lane", "unordered")
         name = (request.params or {}).get("lane")
-        return None if name is None else LaneName(name, for_all=name.isupper())
+        lane = None if name is None else LaneName(name, for_all=name.isupper())
+        return RoutedRequest(partial(self.serve, request), lane)
 
-    async def call(self, request: Request) -> RpcReply:
+    async def serve(self, request: Request) -> RpcReply:
         if request.method == "wait":
             await self.go.wait()
         if request.method == "fail":

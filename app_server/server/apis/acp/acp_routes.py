@@ -7,6 +7,7 @@ A request can be cancelled by the client; a prompt that is cancelled ends its tu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Final
 
@@ -24,9 +25,8 @@ from app_server.server.apis.acp.acp_session import Sessions
 from app_server.server.apis.acp.handlers import prompts, sessions
 from app_server.server.apis.acp.handlers.sessions import AcpServices
 from app_server.server.apis.api_services import ServerServices
-from app_server.server.apis.router import FindRoute, Route, RouteFamilies, parsed, route
-from app_server.server.rpc.lanes import LaneName
-from app_server.server.rpc.rpc_connection import RpcReply
+from app_server.server.apis.router import FindRoute, Route, RouteFamilies, begin, parsed, route, written
+from app_server.server.rpc.rpc_connection import RoutedRequest, RpcReply
 from app_server_protocol.acp.sessions import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
 from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import INITIALIZE, Request, RequestId
@@ -63,12 +63,12 @@ class AcpRouter:
         self._initialized, self._cancel, self._require_running = initialized, cancel, require_running
         self._running: dict[RequestId, RunningRequest] = {}
 
-    def lane(self, request: Request) -> LaneName | None:
+    def route(self, request: Request) -> RoutedRequest:
         route = self._find(request.method)
-        return None if route is None else route.lane(request.params)
+        lane = None if route is None else route.lane(request.params)
+        return RoutedRequest(partial(self._serve, request, route), lane)
 
-    async def call(self, request: Request) -> RpcReply:
-        route = self._find(request.method)
+    async def _serve(self, request: Request, route: Route | None) -> RpcReply:
         if route is None:
             raise unknown_method(request.method)
         params = parsed(route.row, request.params, invalid_params, acp=True)
@@ -80,7 +80,8 @@ class AcpRouter:
         self._running[request.id] = running
         try:
             with running.scope:
-                return await route.handle(params)
+                result, effects = begin(route, params)
+                return RpcReply(written(await result), effects)
         finally:
             if self._running.get(request.id) is running:
                 del self._running[request.id]

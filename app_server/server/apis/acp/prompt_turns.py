@@ -14,7 +14,7 @@ import anyio.lowlevel
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.session.session_commands import Command, Interrupt, TurnNotSteerable
+from app_server.engine.session.session_commands import Command, Interrupt, StartTurn, TurnNotSteerable
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.turn_items import TurnInput
 from app_server.server.apis.acp.acp_errors import turn_failure
@@ -76,7 +76,7 @@ class PromptTurns:
         while not ticket.cancelled and not self._gone:
             self._prefer()
             try:
-                started = self._session.start_turn(turn_input, caller=self._caller)
+                started = self._session.turns.start(StartTurn(turn_input=turn_input), self._caller)
             except TurnNotSteerable:
                 await self._idle()
                 continue
@@ -85,11 +85,11 @@ class PromptTurns:
 
     def steer(self, turn_input: TurnInput) -> bool:
         """Add input to the running turn; return False if no turn runs that accepts input."""
-        turn_id = self._session.current_turn
+        turn_id = self._session.turns.current_id
         if turn_id is None or not self._tickets:
             return False
         try:
-            self._session.steer(turn_id, turn_input)
+            self._session.turns.steer(turn_id, turn_input)
         except CoreError:
             return False
         return True

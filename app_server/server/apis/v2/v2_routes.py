@@ -19,9 +19,7 @@ from app_server.server.apis.v2.v2_services import (
     ThreadServices,
     warn_of_settings,
 )
-from app_server.server.rpc.rpc_connection import RpcReply
 from app_server_protocol.base import WireModel
-from app_server_protocol.encoding import Json
 from app_server_protocol.v2.fields import experimental_fields_in_use
 from app_server_protocol.v2.settings import GranularAskForApproval
 
@@ -100,13 +98,12 @@ def find_route(services: ServerServices) -> FindRoute:
 def gated(route: Route, client: ClientProfile) -> Route:
     """Return the route, restricted to parameters that this client has opted in to."""
 
-    async def handle(params: Json) -> RpcReply:
+    def check(params: WireModel) -> None:
         needed = None if client.experimental_api else needed_capability(route.method, params)
         if needed is not None:
             raise experimental(needed)
-        return await route.handle(params)
 
-    return Route(route.row, handle)
+    return route.checked(check)
 
 
 def needed_capability(method: str, params: WireModel) -> str | None:

@@ -66,7 +66,7 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
 
 def loaded(conversations: ConversationManager, thread_id: str) -> LiveConversation:
     """Return the open thread. Raises RpcError if it is not open."""
-    live = conversations.find(parse_thread_id(thread_id))
+    live = conversations.find(thread_id) or conversations.find(parse_thread_id(thread_id))
     if live is None:
         raise thread_not_found(thread_id)
     return live

@@ -122,7 +122,10 @@ async def submit_input(
     """Begin a turn, or add to the running turn; return the id that its events carry. Raises BeyondClientRights."""
     kept = UNCHANGED if change is None else session.facts.permitted(change)
     turn_input = await session.prepare_input(items, change=kept, wishes=TURNS) if items else None
-    return session.start_turn(turn_input, kept, output_schema, TURNS, caller=caller).operation
+    command = session_commands.StartTurn(
+        turn_input=turn_input, change=kept, output_schema=output_schema, wishes=TURNS
+    )
+    return session.turns.start(command, caller).operation
 
 
 def _input(item: wire.InputItem) -> UserInput:

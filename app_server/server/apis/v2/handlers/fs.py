@@ -31,8 +31,6 @@ from app_server.server.apis.api_services import ServerServices, require_client_r
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
 from app_server.server.rpc.outgoing import OutboundQueue
-from app_server.server.rpc.rpc_connection import RpcReply
-from app_server_protocol.encoding import Json
 from app_server_protocol.outgoing import struct_from
 from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_field, invalid_request
 from app_server_protocol.v2 import files as wire
@@ -262,11 +260,7 @@ def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Ro
 def _guarded(route: Route, config: UserSettings) -> Route:
     """Return the route, restricted to clients that have the user's rights."""
 
-    async def handle(params: Json) -> RpcReply:
-        require_client_rights(config, route.method)
-        return await route.handle(params)
-
-    return Route(route.row, handle)
+    return route.checked(lambda params: require_client_rights(config, route.method))
 
 
 def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:

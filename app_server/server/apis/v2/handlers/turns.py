@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from app_server.engine.session.additional_context import ContextEntry
-from app_server.engine.session.session_commands import NoActiveTurn, OtherTurnActive, TurnNotSteerable
+from app_server.engine.session.session_commands import (
+    NoActiveTurn,
+    OtherTurnActive,
+    StartTurn,
+    TurnNotSteerable,
+)
 from app_server.engine.support.engine_errors import CoreError
 from app_server.server.apis.api_services import require_existing_folder
 from app_server.server.apis.router import Route, route
@@ -36,10 +41,11 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
     session = live.session
     _check_length(params.input)
     require_existing_folder(context.client, params.cwd)
-    try:
-        await session.check_schema(params.output_schema)
-    except CoreError as error:
-        raise invalid_params(str(error), "outputSchema", "invalid_output_schema") from error
+    if params.output_schema is not None:
+        try:
+            await session.check_schema(params.output_schema)
+        except CoreError as error:
+            raise invalid_params(str(error), "outputSchema", "invalid_output_schema") from error
     items = user_inputs(params.input)
     change = session.facts.permitted(settings_change(params, session.facts.config))
     turn_input = None
@@ -50,7 +56,8 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
         session.facts.permitted(change)  # the settings may have changed meanwhile
     live.subscriptions.prefer(context.client, context.api)
     try:
-        started = session.start_turn(turn_input, change, params.output_schema, caller=context.client.caller)
+        command = StartTurn(turn_input=turn_input, change=change, output_schema=params.output_schema)
+        started = session.turns.start(command, context.client.caller)
     except CoreError as error:
         raise _refused(error) from error
     return wire.TurnStartResponse(turn=pending_turn(started.turn))
@@ -68,7 +75,7 @@ async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wi
         user_inputs(params.input), params.client_user_message_id, context=given
     )
     try:
-        return wire.TurnSteerResponse(turn_id=session.steer(params.expected_turn_id, turn_input))
+        return wire.TurnSteerResponse(turn_id=session.turns.steer(params.expected_turn_id, turn_input))
     except CoreError as error:
         raise _refused(error) from error
 
@@ -79,7 +86,7 @@ async def turn_interrupt(context: ThreadContext, params: wire.TurnInterruptParam
     """
     live = context.loaded(params.thread_id) if params.thread_id else _running(context, params.turn_id)
     try:
-        live.session.interrupt(params.turn_id)
+        live.session.turns.interrupt(params.turn_id)
     except CoreError as error:
         wants_rest = params.turn_id == "" and "turn_id" in params.model_fields_set
         if not wants_rest or not isinstance(error, NoActiveTurn):
@@ -90,7 +97,7 @@ def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
     """Return the thread that runs the turn, for clients that do not name the thread."""
     parse_thread_id(turn_id)
     for live in context.conversations.all():
-        if live.session.current_turn == turn_id:
+        if live.session.turns.current_id == turn_id:
             return live
     raise invalid_request("no active turn to interrupt", "no_active_turn")
 

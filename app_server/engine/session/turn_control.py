@@ -7,15 +7,28 @@ between, and accounts for the commands that are carried out before the input.
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from app_server.engine.client_context import ClientContext
+from app_server.engine.context.history import message_text
 from app_server.engine.session import session_commands
 from app_server.engine.session.goal_turns import GOAL_OPERATION
 from app_server.engine.session.goals import GoalChange
-from app_server.engine.session.tasks import ActiveTask, OperationQueue, PendingOperation, TaskRunner
+from app_server.engine.session.operation_queue import OperationQueue, PendingOperation
+from app_server.engine.session.tasks import SessionTask, TaskRunner
+from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.events import Goal, GoalCleared, GoalUpdated, TurnKind
 from app_server_protocol.engine.thread_settings import UNCHANGED
 from app_server_protocol.values import replace
+
+
+class OperationIds(Struct, frozen=True):
+    """The ids that the events of a command carry."""
+
+    operation: str
+    turn: str
+    """Id of the turn that the command begins or that its input joins, if it is about a turn."""
 
 
 class TurnControl:
@@ -39,22 +52,24 @@ class TurnControl:
         """Whether a turn was requested and has not begun."""
         return bool(self._turns_to_come())
 
-    def start(self, id: str, request: session_commands.StartTurn, caller: ClientContext | None = None) -> str:
-        """Begin a turn for this client, or join the last turn that accepts input, so that no input overtakes another;
-        return the turn's id.
+    def start(self, command: session_commands.StartTurn, caller: ClientContext | None = None) -> OperationIds:
+        """Begin a turn for this client, or join the last turn that accepts input, so that no input overtakes another.
 
         Raises TurnNotSteerable if the client wants the id of its input's turn and the current turn accepts no input.
         """
-        turn_input, named = request.turn_input, request.wishes.names_turn
-        joinable = self._joinable(named=named)
+        turn_input, named = command.turn_input, command.wishes.names_turn
+        joinable, id = self._joinable(named=named), self._queue.new_id()
         if not joinable or (turn_input is None and named):
-            return self._queue.submit(id, request, caller).turn_id
-        turn = joinable[-1]
-        self._queue.submit(id, session_commands.ChangeSettings(request.change))
-        if turn_input is not None:
-            late = None if named else self._queue.accept(id, replace(request, change=UNCHANGED), caller)
-            turn.join(turn_input, late)
-        return turn.turn_id
+            turn_id = self._queue.submit(command, caller, id=id).turn_id
+        else:
+            turn = joinable[-1]
+            turn_id = turn.turn_id
+            self._queue.submit(session_commands.ChangeSettings(command.change), id=id)
+            if turn_input is not None:
+                late = replace(command, change=UNCHANGED)
+                turn.join(turn_input, None if named else self._queue.accept(late, caller, id=id))
+        self._report(turn_input)
+        return OperationIds(id, turn_id)
 
     def steer(self, expected_turn_id: str, turn_input: TurnInput) -> str:
         """Add input to the current turn, which the client names. Raises NoActiveTurn, OtherTurnActive and
@@ -64,13 +79,13 @@ class TurnControl:
         if not joinable:
             raise session_commands.NoActiveTurn("no active turn to steer")
         turn = joinable[0]
-        found = turn.turn_id
-        if found != expected_turn_id:
-            raise session_commands.OtherTurnActive(expected_turn_id, found)
+        if turn.turn_id != expected_turn_id:
+            raise session_commands.OtherTurnActive(expected_turn_id, turn.turn_id)
         turn.join(turn_input)
-        return found
+        self._report(turn_input)
+        return expected_turn_id
 
-    def interrupt(self, id: str, turn_id: str | None) -> None:
+    def interrupt(self, turn_id: str | None) -> None:
         """End the current turn or a requested one, without waiting for that; None or "" selects the first of them.
         Raises NoActiveTurn and OtherTurnActive.
         """
@@ -80,7 +95,12 @@ class TurnControl:
                 raise session_commands.NoActiveTurn("no active turn to interrupt")
             if turn_id:
                 raise session_commands.OtherTurnActive(turn_id, current)
-        self._queue.submit(id, session_commands.Interrupt(turn_id or current))
+        self._queue.submit(session_commands.Interrupt(turn_id or current))
+
+    def _report(self, turn_input: TurnInput | None) -> None:
+        telemetry = self.tasks.services.reports.telemetry
+        if turn_input is not None and telemetry is not NO_TELEMETRY:
+            telemetry.user_prompt(message_text(turn_input.message))
 
     def _to_come(self) -> list[PendingOperation]:
         """Return the operations that are not carried out yet, in their order."""
@@ -97,12 +117,12 @@ class TurnControl:
         to_come = (pending for pending in self._to_come() if not pending.interrupted)
         return [pending for pending in to_come if isinstance(pending.command, session_commands.BEGINS_TURN)]
 
-    def _joinable(self, *, named: bool) -> list[ActiveTask | PendingOperation]:
+    def _joinable(self, *, named: bool) -> list[SessionTask | PendingOperation]:
         """Return the turns that accept input now, in their order: those that no pending operation ends before the
         input.
         """
         active = self.tasks.active
-        turns: list[ActiveTask | PendingOperation] = []
+        turns: list[SessionTask | PendingOperation] = []
         if active is not None and not active.ending:
             if named and active.kind in (TurnKind.COMPACT, TurnKind.REVIEW):
                 raise session_commands.TurnNotSteerable(active.kind)
@@ -165,4 +185,4 @@ class SessionGoal:
         """Request a turn for the goal if the conversation is idle; it begins after all operations submitted before."""
         if self._watched and self._goals.wants_turn and self._tasks.active is None and not self._queue.closed:
             self._turns += 1
-            self._queue.submit(f"{GOAL_OPERATION}{self._turns}", session_commands.ContinueGoal())
+            self._queue.submit(session_commands.ContinueGoal(), id=f"{GOAL_OPERATION}{self._turns}")
