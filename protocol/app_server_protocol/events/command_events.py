@@ -9,7 +9,7 @@ from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import EngineModel, omit_none
 from app_server_protocol.engine.item_values import ExecOutputStream, FileChange, ParsedCommand
-from app_server_protocol.outgoing import EngineStruct
+from app_server_protocol.outgoing import EngineStruct, always_written
 
 
 class Duration(EngineStruct):
@@ -34,18 +34,18 @@ class SandboxCommandAssessment(EngineStruct):
     risk_level: SandboxRiskLevel
 
 
-class ExecApprovalRequestEvent(EngineModel):
+class ExecApprovalRequestEvent(EngineStruct, omit_defaults=True):
     """A command waits for the user, or text that would be typed into one that goes on, as the only word of `command`.
     After the command's `exec_command_begin` and before its `exec_command_end`; the request to the client that
     carries the question is written after this event. There may be several for one command: each yes is for what its
     question shows. `reason` says where `cwd` leads if it is a link."""
 
-    type: Literal["exec_approval_request"] = "exec_approval_request"
+    type: Literal["exec_approval_request"] = always_written("exec_approval_request")
     call_id: str
     command: tuple[str, ...]
     cwd: str
-    reason: str | None = omit_none()
-    risk: SandboxCommandAssessment | None = omit_none()
+    reason: str | None = None
+    risk: SandboxCommandAssessment | None = None
     parsed_cmd: tuple[ParsedCommand, ...]
 
 

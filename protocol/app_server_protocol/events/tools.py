@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Literal
 
 import app_server_protocol
-from app_server_protocol.base import EngineModel
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.item_values import PlanItemArg
 from app_server_protocol.events.command_events import Duration
@@ -65,7 +64,7 @@ class McpListToolsResponseEvent(EngineStruct):
     auth_statuses: "dict[str, app_server_protocol.mcp.McpAuthStatus]"
 
 
-class ElicitationRequestEvent(EngineModel):
+class ElicitationRequestEvent(EngineStruct):
     """A server asks the user something while one of its tools runs. Between begin and end of that call.
     Clients that did not opt in never see it: the question is declined for them."""
 
