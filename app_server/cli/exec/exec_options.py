@@ -89,26 +89,14 @@ class ExecOptions(Struct, frozen=True, kw_only=True):
     origin: ThreadOrigin = ThreadOrigin()
     limits: ExecLimits = ExecLimits()
     prices: Mapping[str, ModelPrice] = {}
-    approval: ApprovalWord = "never"
-    sandbox: SandboxWord | None = None
+    thread: OpenOptions
+    """Settings of the thread beside its folder."""
 
     @property
     def turn(self) -> TurnOptions:
         if self.output_schema is None:
             return TurnOptions()
         return TurnOptions(output_schema=self.output_schema.schema)
-
-    @property
-    def thread(self) -> OpenOptions:
-        """The settings of the thread. The sandbox is never that of a stored thread, which may have been an approval
-        with many questions: nobody is asked here. If a request says null, the configuration applies.
-        """
-        settings = OpenOptions(cwd=self.cwd, approval_policy=self.approval, config={"sandbox_mode": None})
-        if self.sandbox is not None:
-            settings["sandbox"] = self.sandbox
-        if self.launch.model is not None:
-            settings["model"] = self.launch.model
-        return settings
 
 
 def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> ExecOptions:
@@ -147,9 +135,20 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
         origin=origin,
         limits=ExecLimits(requests=args.max_turns, tokens=args.budget_tokens, seconds=args.timeout),
         prices=read_prices(args.prices, launch.home),
-        approval=approval,
-        sandbox=sandbox,
+        thread=_thread(approval, sandbox, launch.model),
     )
+
+
+def _thread(approval: ApprovalWord, sandbox: SandboxWord | None, model: str | None) -> OpenOptions:
+    """Return the settings of the thread. The sandbox is never that of a stored thread, which may have been an approval
+    with many questions: nobody is asked here. If a request says null, the configuration applies.
+    """
+    settings = OpenOptions(approval_policy=approval, config={"sandbox_mode": None})
+    if sandbox is not None:
+        settings["sandbox"] = sandbox
+    if model is not None:
+        settings["model"] = model
+    return settings
 
 
 def _format(args: argparse.Namespace) -> ReportFormat:

@@ -26,7 +26,7 @@ from app_server.client.app_server import AppServer
 from app_server.client.event_stream import TurnStream
 from app_server.client.failures import AppServerError
 from app_server.client.link import Connector, shared_server
-from app_server.client.options import ThreadSource
+from app_server.client.options import OpenOptions, ThreadSource
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
 from app_server.engine.config.settings_reader import did_you_mean
@@ -221,7 +221,7 @@ def _unwritten(options: ExecOptions, result: TurnResult[None]) -> str | None:
 
 
 async def _thread(server: AppServer, options: ExecOptions) -> ThreadHandle:
-    settings, origin = options.thread, options.origin
+    settings, origin = OpenOptions(cwd=options.cwd, **options.thread), options.origin
     stored = await command_line.newest_thread(server, options.cwd) if origin.last else None
     resume = stored if not origin.copies else None
     if (wanted := origin.resume or resume) is not None:

@@ -17,7 +17,6 @@ from app_server.engine.config.profile_settings import ProfileSettings
 from app_server.engine.support.engine_errors import FilePosition
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch, ThreadSettings, or_unset
-from app_server_protocol.policy import AskForApproval
 from app_server_protocol.values import Redacted
 
 OPENAI = "openai"
@@ -328,11 +327,10 @@ class CliOverrides(Struct, frozen=True, kw_only=True):
     """Overrides from the command line of a client, for every conversation that it opens."""
 
     settings: tuple[tuple[str, str], ...] = ()
-    """Values of `-c key=value`, split at the first `=`, in the order of the command line."""
+    """Values of `-c key=value`, split at the first `=`, in the order of the command line; then those of the options
+    that have a name of their own, such as `--model`.
+    """
     profile: str | None = None
-    model: str | None = None
-    approval_policy: AskForApproval | None = None
-    sandbox_mode: str | None = None
     writable_folders: tuple[str, ...] = ()
     """Folders to which commands may write as in the workspace, beside those of the settings."""
     enable: tuple[str, ...] = ()

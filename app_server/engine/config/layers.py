@@ -131,13 +131,6 @@ def cli_layer(cli: CliOverrides) -> dict[str, Json]:
     layer: dict[str, Json] = {}
     for key, text in cli.settings:
         layer = merge(layer, _nested(key, toml_value(text)))
-    for key, value in (
-        ("model", cli.model),
-        ("approval_policy", cli.approval_policy),
-        ("sandbox_mode", cli.sandbox_mode),
-    ):
-        if value is not None:
-            layer[key] = str(value)
     for names, switch in ((cli.enable, True), (cli.disable, False)):
         for name in names:
             layer = merge(layer, {"features": {name: switch}})

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct
-from msgspec.structs import astuple
-
 from app_server.engine.context.permission_text import filesystem_lines
-from app_server_protocol.engine.thread_settings import ThreadSettings
+from app_server_protocol.engine.thread_settings import UNSET, SettingsPatch, ThreadSettings
 from app_server_protocol.policy import (
-    AskForApproval,
     DangerFullAccess,
     PermissionProfile,
     ReadOnly,
@@ -26,43 +22,32 @@ from app_server_protocol.rollout import AGENTS_HEAD, ENVIRONMENT_HEAD
 CLOSE = "</environment_context>"
 
 
-class EnvironmentContext(Struct, frozen=True):
-    """The environment of a turn. A field is None if it is omitted; in a difference, if it is unchanged."""
-
-    cwd: str | None
-    approval_policy: AskForApproval | None
-    sandbox_policy: SandboxPolicy | None
-    shell: str | None
-
-    def text(self) -> str:
-        lines = [ENVIRONMENT_HEAD]
-        if self.cwd is not None:
-            lines.append(f"  <cwd>{self.cwd}</cwd>")
-        if self.approval_policy is not None:
-            lines.append(f"  <approval_policy>{self.approval_policy.value}</approval_policy>")
-        if self.sandbox_policy is not None:
-            lines.extend(_sandbox_lines(self.sandbox_policy))
-        if self.shell is not None:
-            lines.append(f"  <shell>{self.shell}</shell>")
-        lines.append(CLOSE)
-        return "\n".join(lines)
-
-    def message(self) -> MessageItem:
-        return user_text(self.text())
+TOLD: Final = ("cwd", "approval_policy", "sandbox_policy")
+"""Settings that the environment context names."""
 
 
-UNCHANGED: Final = EnvironmentContext(None, None, None, None)
+def environment_message(settings: ThreadSettings, shell: str | None) -> MessageItem:
+    """Return the whole environment context. `shell` is the short name of the user's shell; None if it is unknown."""
+    return user_text(_context(settings.part(TOLD), shell))
 
 
-def environment_of(settings: ThreadSettings, shell: str | None) -> EnvironmentContext:
-    return EnvironmentContext(settings.cwd, settings.approval_policy, settings.sandbox_policy, shell)
+def environment_change(before: ThreadSettings, now: ThreadSettings) -> MessageItem | None:
+    """Return the environment context with what has changed; None if nothing has."""
+    changed = [name for name in TOLD if getattr(now, name) != getattr(before, name)]
+    return user_text(_context(now.part(changed), None)) if changed else None
 
 
-def difference(before: EnvironmentContext, after: EnvironmentContext) -> EnvironmentContext | None:
-    """Return the changed fields; None if nothing changed."""
-    pairs = zip(astuple(before), astuple(after), strict=True)
-    changed = EnvironmentContext(*(new if new != old else None for old, new in pairs))
-    return None if changed == UNCHANGED else changed
+def _context(told: SettingsPatch, shell: str | None) -> str:
+    lines = [ENVIRONMENT_HEAD]
+    if told.cwd is not UNSET:
+        lines.append(f"  <cwd>{told.cwd}</cwd>")
+    if told.approval_policy is not UNSET:
+        lines.append(f"  <approval_policy>{told.approval_policy.value}</approval_policy>")
+    if told.sandbox_policy is not UNSET:
+        lines.extend(_sandbox_lines(told.sandbox_policy))
+    if shell is not None:
+        lines.append(f"  <shell>{shell}</shell>")
+    return "\n".join([*lines, CLOSE])
 
 
 def user_text(text: str) -> MessageItem:
@@ -99,13 +84,13 @@ def project_instructions(cwd: str, text: str) -> MessageItem:
 
 
 def opening_messages(
-    environment: EnvironmentContext, *, developer: str | None, agents: str | None
+    settings: ThreadSettings, shell: str | None, *, developer: str | None, agents: str | None
 ) -> list[ResponseItem]:
     """Return, in this order: developer instructions, AGENTS.md, the environment."""
     out: list[ResponseItem] = []
     if developer:
         out.append(MessageItem(role="developer", content=(InputText(text=developer),)))
     if agents:
-        out.append(project_instructions(environment.cwd or "", agents))
-    out.append(environment.message())
+        out.append(project_instructions(settings.cwd, agents))
+    out.append(environment_message(settings, shell))
     return out

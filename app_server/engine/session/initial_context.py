@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app_server.engine.context.environment_context import environment_of, opening_messages
+from app_server.engine.context.environment_context import opening_messages
 from app_server.engine.context.history import (
     build_compacted_history,
     collect_user_messages,
@@ -28,7 +28,8 @@ def opening_items(
     """
     instructions = conversation.instructions
     return opening_messages(
-        environment_of(settings, instructions.shell),
+        settings,
+        instructions.shell,
         developer=conversation.config.instructions.developer,
         agents=fitting_documents(instructions.agents, bounds),
     )

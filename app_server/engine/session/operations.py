@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from app_server.engine.context.custom_prompts import FOLDER, discover_prompts
-from app_server.engine.context.environment_context import difference, environment_of
+from app_server.engine.context.environment_context import environment_change
 from app_server.engine.model.model_facts import tier_in_force
 from app_server.engine.session import session_commands
 from app_server.engine.session.compaction import CompactTask
@@ -216,13 +216,12 @@ def _shell_turn(
 def _record_changes(turn: TurnContext) -> None:
     """Send the model the changes since the last turn; before the first turn, the opening messages have them."""
     state = turn.services.state
-    if state.told is not None and state.told[0] is turn.settings and state.told[1] == state.told_mode:
+    before = state.told
+    if before is not None and before[0] is turn.settings and before[1] == state.told_mode:
         return
-    now = environment_of(turn.settings, None)
-    before, state.last_sent_context = state.last_sent_context, now
-    changed = difference(before, now) if before is not None and before != now else None
+    changed = None if before is None else environment_change(before[0], turn.settings)
     if changed is not None:
-        turn.record(changed.message())
+        turn.record(changed)
     mode = mode_message(turn.settings, state.told_mode)
     if mode is not None:
         turn.record(mode)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from app_server.engine.context.environment_context import environment_of, user_text
+from app_server.engine.context.environment_context import environment_message, user_text
 from app_server.engine.context.history import ConversationHistory
 from app_server.engine.context.instructions import instruction_text
 from app_server.engine.context.sizes import PromptSize
@@ -73,7 +73,7 @@ class ReviewTask(SessionTask, TurnStrategy):
         offer = ToolOffer(size=self._shape.bounds.size, resources=self._shape.bounds.size is PromptSize.FULL)
         config = replace(conversation.config, features=features)
         self._tools = build_tools(config, self._shape.model, None, offer=offer)
-        surroundings = environment_of(settings, conversation.instructions.shell).message()
+        surroundings = environment_message(settings, conversation.instructions.shell)
         self._transcript = Transcript(ConversationHistory([surroundings]), None)
         self._usage_before = state.tokens.info
         self._loop: TurnLoop | None = None

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from app_server.engine.client_context import ActiveClient, ClientContext
 from app_server.engine.config.config_values import Config
-from app_server.engine.context.environment_context import EnvironmentContext
 from app_server.engine.context.history import ConversationHistory
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.model.model_client import ModelClient
@@ -147,8 +146,6 @@ class SessionState(Struct):
     settings: ThreadSettings
     transcript: Transcript
     tokens: TokenCounts = msgspec.field(default_factory=TokenCounts)
-    last_sent_context: EnvironmentContext | None = None
-    """Environment of the last turn, which later turns are compared with; None until one has run."""
     goals: GoalState = msgspec.field(default_factory=GoalState)
     heads: dict[str, ConversationHead] = msgspec.field(default_factory=dict)
     """Instructions and tools that each model was sent since the last compaction, by model."""
@@ -161,7 +158,7 @@ class SessionState(Struct):
     head_size: HeadSize | None = None
     """Size of the instructions and tools of the last estimate; None before the first."""
     told: tuple[ThreadSettings, str | None] | None = None
-    """Settings and mode that the history tells the model as the present ones; None if it may have to be told others."""
+    """Settings of the last turn and the mode, as the history tells them to the model; None until a turn has run."""
     is_restored: bool = False
     """Whether the history was stored before this session and no request has used it yet."""
 

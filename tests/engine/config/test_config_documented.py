@@ -166,7 +166,7 @@ def test_a_part_can_be_set_on_the_command_line(tmp_path: Path) -> None:
 
 def test_a_policy_that_somebody_names_replaces_all_of_it(tmp_path: Path) -> None:
     named = (
-        (CliOverrides(approval_policy=AskForApproval.ON_REQUEST), RequestOverrides()),
+        (CliOverrides(settings=(("approval_policy", "on-request"),)), RequestOverrides()),
         (CliOverrides(), RequestOverrides(patch=SettingsPatch(approval_policy=AskForApproval.ON_REQUEST))),
         (CliOverrides(), RequestOverrides(settings={"approval_policy": "on-request"})),
     )

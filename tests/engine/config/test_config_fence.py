@@ -64,6 +64,7 @@ def load(
         {"projects": {"/": {"trust_level": "trusted"}}},
         {"profiles.q.sandbox_mode": "danger-full-access", "profile": "q"},
         {"setting_of_a_later_version": True},
+        {'"not a key': True},
         {"sandbox_mode": "workspace-write"},
         {"sandbox_mode": "danger-full-access"},
         {"approval_policy": "never"},

@@ -44,7 +44,7 @@ CLI = CliOverrides(settings=(("model", "cli"),))
         (WITH_PROFILE, CliOverrides(), RequestOverrides(settings={"profile": "p"}), "profile"),
         (WITH_PROFILE, CliOverrides(profile="missing"), RequestOverrides(profile="p"), "profile"),
         (WITH_PROFILE, CLI, RequestOverrides(profile="p"), "cli"),
-        (WITH_PROFILE, CliOverrides(settings=CLI.settings, model="flag"), RequestOverrides(), "flag"),
+        (WITH_PROFILE, CliOverrides(settings=(*CLI.settings, ("model", "flag"))), RequestOverrides(), "flag"),
         (WITH_PROFILE, CLI, RequestOverrides(settings={"model": "map"}), "map"),
         (
             WITH_PROFILE,

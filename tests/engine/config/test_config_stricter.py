@@ -5,17 +5,15 @@ import pytest
 from app_server.engine.config.config_values import CliOverrides, RequestOverrides
 from app_server.engine.config.layers import combine
 from app_server_protocol.encoding import Json
-from app_server_protocol.policy import AskForApproval
+from app_server_protocol.values import replace
 
 
 def settings(client: CliOverrides, server: CliOverrides) -> dict[str, Json]:
-    cli = CliOverrides(
-        settings=client.settings,
-        sandbox_mode=client.sandbox_mode,
-        approval_policy=client.approval_policy,
-        above=server,
-    )
-    return dict(combine({}, cli, RequestOverrides()).settings)
+    return dict(combine({}, replace(client, above=server), RequestOverrides()).settings)
+
+
+def setting(key: str, value: str | None) -> CliOverrides:
+    return CliOverrides(settings=() if value is None else ((key, value),))
 
 
 @pytest.mark.parametrize(
@@ -29,17 +27,12 @@ def settings(client: CliOverrides, server: CliOverrides) -> dict[str, Json]:
     ],
 )
 def test_the_stricter_sandbox_counts(client: str, server: str | None, counts: str) -> None:
-    assert settings(CliOverrides(sandbox_mode=client), CliOverrides(sandbox_mode=server)) == {
-        "sandbox_mode": counts
-    }
-    as_setting = CliOverrides(settings=(("sandbox_mode", client),))
-    assert settings(as_setting, CliOverrides(sandbox_mode=server)) == {"sandbox_mode": counts}
+    own, of_server = setting("sandbox_mode", client), setting("sandbox_mode", server)
+    assert settings(own, of_server) == {"sandbox_mode": counts}
 
 
 def test_the_policy_counts_that_asks_about_more() -> None:
-    never, untrusted = (
-        CliOverrides(approval_policy=each) for each in (AskForApproval.NEVER, AskForApproval.UNTRUSTED)
-    )
+    never, untrusted = (setting("approval_policy", each) for each in ("never", "untrusted"))
     for one, other in ((never, untrusted), (untrusted, never)):
         assert settings(one, other) == {"approval_policy": "untrusted"}
 

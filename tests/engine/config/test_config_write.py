@@ -148,7 +148,7 @@ def test_a_batch_is_written_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cli", "kind", "value"),
     [
-        (CliOverrides(model="cli"), LayerKind.COMMAND_LINE, "cli"),
+        (CliOverrides(settings=(("model", "cli"),)), LayerKind.COMMAND_LINE, "cli"),
         (CliOverrides(profile="p"), LayerKind.PROFILE, "of-p"),
     ],
 )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from app_server.engine.context import text_for_model
 from app_server.engine.context.environment_context import (
-    EnvironmentContext,
-    difference,
+    environment_change,
+    environment_message,
     opening_messages,
     project_instructions,
     user_text,
@@ -31,6 +31,7 @@ from app_server.engine.context.history import (
 from app_server.engine.context.sizes import MOST_KEPT_TOKENS
 from app_server.engine.session.user_input import image_data_url
 from app_server.engine.support.images import MAX_IMAGE_BYTES, ImageUnreadable
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReadOnly, WorkspaceWrite
 from app_server_protocol.responses import (
     CustomToolCall,
@@ -52,14 +53,17 @@ from app_server_protocol.responses import (
     call_key,
 )
 from app_server_protocol.rollout import is_injected
+from app_server_protocol.values import replace
 from tests.support.pictures import PICTURES, PNG, picture_url
 
-HERE = EnvironmentContext("/w", AskForApproval.NEVER, ReadOnly(), "bash")
+HERE = ThreadSettings(cwd="/w", approval_policy=AskForApproval.NEVER, sandbox_policy=ReadOnly())
+
+ENVIRONMENT = environment_message(HERE, "bash")
 
 
 # --- environment
 def test_the_environment_in_full() -> None:
-    assert HERE.text().splitlines() == [
+    assert message_text(ENVIRONMENT).splitlines() == [
         "<environment_context>",
         "  <cwd>/w</cwd>",
         "  <approval_policy>never</approval_policy>",
@@ -72,30 +76,37 @@ def test_the_environment_in_full() -> None:
 
 def test_writable_roots_are_named() -> None:
     policy = WorkspaceWrite(writable_roots=("/a", "/b"), network_access=True)
-    text = EnvironmentContext(None, None, policy, None).text()
+    text = message_text(environment_message(replace(HERE, sandbox_policy=policy), None))
     assert "<network_access>enabled</network_access>" in text
     assert text.index("<root>/a</root>") < text.index("<root>/b</root>")
 
 
 def test_only_what_changed_is_told() -> None:
-    moved = EnvironmentContext("/x", AskForApproval.NEVER, DangerFullAccess(), None)
-    changed = difference(HERE, moved)
-    assert changed == EnvironmentContext("/x", None, DangerFullAccess(), None)
-    assert difference(HERE, EnvironmentContext("/w", AskForApproval.NEVER, ReadOnly(), None)) is None
+    moved = replace(HERE, cwd="/x", sandbox_policy=DangerFullAccess(), model="of no interest")
+    changed = environment_change(HERE, moved)
+    assert changed is not None
+    assert message_text(changed).splitlines() == [
+        "<environment_context>",
+        "  <cwd>/x</cwd>",
+        "  <sandbox_mode>danger-full-access</sandbox_mode>",
+        "  <network_access>enabled</network_access>",
+        "</environment_context>",
+    ]
+    assert environment_change(HERE, replace(HERE, model="of no interest")) is None
 
 
 # --- opening
 def test_the_first_messages_of_a_conversation_are_in_order() -> None:
-    opening = opening_messages(HERE, developer="be brief", agents="use tabs")
+    opening = opening_messages(HERE, "bash", developer="be brief", agents="use tabs")
     assert [item.role for item in opening if isinstance(item, MessageItem)] == ["developer", "user", "user"]
     texts = [message_text(item) for item in opening if isinstance(item, MessageItem)]
     assert "use tabs" in texts[1]
-    assert texts[2] == HERE.text()
+    assert texts[2] == message_text(ENVIRONMENT)
     assert [is_injected(text) for text in texts] == [False, True, True]
 
 
 def test_an_opening_without_anything_to_say_is_the_environment() -> None:
-    assert opening_messages(HERE, developer=None, agents=None) == [HERE.message()]
+    assert opening_messages(HERE, None, developer=None, agents=None) == [environment_message(HERE, None)]
 
 
 # --- messages that the server writes as the user
@@ -120,7 +131,7 @@ def test_what_the_server_wrote_is_no_word_of_the_user(text: str) -> None:
 # --- compaction
 def test_a_compacted_history_keeps_the_users_words_and_the_summary() -> None:
     said = [
-        HERE.message(),
+        ENVIRONMENT,
         project_instructions("/w", "use tabs"),
         user_text("one"),
         MessageItem(role="assistant", content=(OutputText(text="reply"),)),
@@ -128,8 +139,8 @@ def test_a_compacted_history_keeps_the_users_words_and_the_summary() -> None:
     ]
     words = collect_user_messages(said)
     assert words == ["one", "two"]
-    rebuilt = build_compacted_history([HERE.message()], words, "summary")
-    assert rebuilt == [HERE.message(), user_text("one"), user_text("two"), summary_message("summary")]
+    rebuilt = build_compacted_history([ENVIRONMENT], words, "summary")
+    assert rebuilt == [ENVIRONMENT, user_text("one"), user_text("two"), summary_message("summary")]
 
 
 def test_without_a_summary_it_says_so() -> None:
@@ -137,10 +148,10 @@ def test_without_a_summary_it_says_so() -> None:
 
 
 def test_an_earlier_summary_is_not_kept_as_the_users_words() -> None:
-    first = build_compacted_history([HERE.message()], ["do A"], "SUMMARY ONE")
+    first = build_compacted_history([ENVIRONMENT], ["do A"], "SUMMARY ONE")
     words = collect_user_messages([*first, user_text("SUMMARY ONE"), user_text("do B")])
     assert words == ["do A", "SUMMARY ONE", "do B"], "what the user says is the user's, whatever it says"
-    second = build_compacted_history([HERE.message()], words, "SUMMARY TWO")
+    second = build_compacted_history([ENVIRONMENT], words, "SUMMARY TWO")
     texts = [message_text(item) for item in second if isinstance(item, MessageItem)]
     assert texts[1:] == ["do A", "SUMMARY ONE", "do B", "SUMMARY TWO"]
 
@@ -150,7 +161,7 @@ def test_on_the_wire_a_summary_is_a_message() -> None:
 
 
 def test_a_summary_that_another_program_stored_is_known_by_its_text() -> None:
-    stored = [HERE.message(), user_text("do A"), user_text("SUMMARY")]
+    stored = [ENVIRONMENT, user_text("do A"), user_text("SUMMARY")]
     marked = with_marked_summary(stored, "SUMMARY")
     assert [item.to_json() for item in marked] == [item.to_json() for item in stored]
     assert collect_user_messages(marked) == ["do A"]
