@@ -227,7 +227,7 @@ PURE = (
     "app_server.server.apis.acp.acp_adapter",
     "app_server.server.apis.acp.formatting",
     "app_server.server.apis.acp.updates",
-    "app_server.server.apis.partial_items",
+    "app_server.server.conversations.item_text",
     "app_server.server.apis.v1.v1_requests",
     "app_server.server.apis.v1.v1_adapter",
     "app_server.server.apis.v2.v2_errors",

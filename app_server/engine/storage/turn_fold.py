@@ -60,6 +60,11 @@ class ItemIds(Struct):
         del self._open[id]
         return unique
 
+    def forget(self, unique: Iterable[str]) -> None:
+        """Forget items by their unique ids."""
+        for id in unique:
+            self._times.pop(id, None)
+
     def pass_over(self, gone: Iterable[SessionEvent | TurnRenamed]) -> None:
         """Count the items of reverted events: these items have been shown under their ids."""
         for event in gone:
@@ -135,12 +140,6 @@ class TurnFold(Struct):
             draft.kind, draft.started_at = inner.kind, _whole(inner.started_at)
         elif isinstance(inner, events.TurnEnded):
             self._end(self._turn(turn_id), inner)
-
-    @property
-    def running(self) -> TurnRecord | None:
-        """The turn that has not ended; None if there is none. At most one turn runs at a time."""
-        last = next(reversed(self._drafts.values()), None)
-        return last.record() if last is not None and last.state is TurnStatus.IN_PROGRESS else None
 
     def _rename(self, event: TurnRenamed) -> None:
         draft = self._drafts.get(event.before)

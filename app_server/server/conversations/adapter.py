@@ -1,7 +1,8 @@
-"""The interface between a live conversation and an API: conversion of events into lines, the questions to clients and
-their answers, and notifications of the conversation's status. Pure.
+"""The interface between a live conversation and an API: conversion of events into messages, the questions to clients
+and their answers, and notifications of the conversation's status. Pure.
 
-Each API implements `ApiAdapter`. No module in this folder imports an API.
+Each API implements `ApiAdapter`, which has no text of its own: it makes messages of an event and the running turn. No
+module in this folder imports an API.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Final, Literal, Protocol
 from msgspec import Struct
 
 from app_server.engine.session.session_commands import AnswerElicitation, Command, ResolveApproval
-from app_server.engine.storage.turn_fold import ItemIds
-from app_server.server.rpc.backlog import Delta
+from app_server.server.conversations.item_text import TextGrown
+from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.questions import (
@@ -51,12 +52,12 @@ class OutboundMessage(Struct, frozen=True):
     """Method of a notification that a client may opt out of, else ""."""
     news: object = None
     """Content of the notification, if it is not sent to a client that has this content already."""
-    part: Delta | None = None
-    """Piece of a streamed text that the line carries: a client that is behind gets the pieces that it missed in one
-    line.
-    """
     state: Hashable = None
     """Key of the state that the line reports: a client that is behind gets only the last line of each key."""
+
+
+Message = OutboundMessage | TextGrown
+"""What an adapter makes: a whole message, or that clients are to be sent more of a text."""
 
 
 NO_FIELDS: Final[Json] = {"type": "object", "properties": {}}
@@ -88,11 +89,10 @@ class OutboundRequest(Struct, frozen=True):
 
 
 class ApiAdapter(Protocol):
-    """Converts the events of one conversation into the shapes of one API. Stores the facts about earlier events that
-    the API needs.
+    """Converts the events of one conversation into the shapes of one API.
 
     It receives every event since it was made, even while no client is subscribed. All clients that use the API are sent
-    its lines.
+    its messages.
     """
 
     needs_identity: bool
@@ -102,26 +102,32 @@ class ApiAdapter(Protocol):
     runs_tools: bool
     """Whether clients that use the API can run tools for the model."""
 
-    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[OutboundMessage]:
-        """Convert an event into messages. `raw` says whether a subscriber wants the model's items in their original
-        form, too.
+    def messages(self, event: SessionEvent, live: LiveTurn, *, raw: bool) -> Sequence[Message]:
+        """Convert an event, which `live` has applied, into messages. `raw` says whether a subscriber wants the model's
+        items in their original form, too.
         """
         ...
 
-    def question(self, event: SessionEvent) -> OutboundRequest | None:
-        """Return the request for a `Question`, which is sent after the lines of `event`; None if the API has none for
-        it.
+    def snapshot(self, live: LiveTurn) -> Sequence[Message]:
+        """Return messages about the running turn and the items that go on, with their content so far, for a client that
+        joins.
+        """
+        ...
+
+    def question(self, event: SessionEvent, live: LiveTurn) -> OutboundRequest | None:
+        """Return the request for a `Question`, which is sent after the messages of `event`; None if the API has none
+        for it.
         """
         ...
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
-    ) -> Sequence[OutboundMessage]:
-        """Return the lines for a client that was asked. `answered` is False if its answer is no longer needed."""
+    ) -> Sequence[Message]:
+        """Return the messages for a client that was asked. `answered` is False if its answer is no longer needed."""
         ...
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[OutboundMessage]:
-        """Return the lines about a status, which are sent to clients whether they are subscribed or not."""
+    def status_changed(self, status: ConversationStatus) -> Sequence[Message]:
+        """Return the messages about a status, which are sent to clients whether they are subscribed or not."""
         ...
 
     def on_session_replaced(self, *, continues: bool) -> None:
@@ -130,17 +136,15 @@ class ApiAdapter(Protocol):
         """
         ...
 
-    def on_reverted(self) -> Sequence[OutboundMessage] | None:
-        """Return the lines that tell clients that the conversation goes on from an earlier turn; none if the API
+    def on_reverted(self) -> Sequence[Message] | None:
+        """Return the messages that tell clients that the conversation goes on from an earlier turn; none if the API
         reports this in another way. None if subscriptions to this API end with the session.
         """
         ...
 
 
-AdapterFactory = Callable[[str, ItemIds], ApiAdapter]
-"""Function that makes the adapter of a conversation from its id and the ids of its ended items. The adapter then
-receives the events of the running turn, and all later events.
-"""
+AdapterFactory = Callable[[str], ApiAdapter]
+"""Function that makes the adapter of a conversation from its id. The adapter then receives all later events."""
 
 
 class ApiId(Struct, frozen=True):
@@ -156,7 +160,7 @@ class ConversationApi(Struct, frozen=True):
 
     id: ApiId
     new_adapter: AdapterFactory
-    """Function that makes the adapter, from the conversation's id and the item ids in use."""
+    """Function that makes the adapter, from the conversation's id."""
 
 
 def asked(

@@ -18,7 +18,6 @@ from app_server.server.conversations.adapter import (
     Activity,
     ConversationApi,
     ConversationStatus,
-    OutboundMessage,
     QuestionKind,
 )
 from app_server.server.conversations.server_requests import ServerRequests
@@ -107,10 +106,10 @@ class AttachHandle:
         self.begun = begun
         """Turns that have begun since; None if the client was subscribed before, and is sent nothing again."""
 
-    def enter(self, lines: Sequence[OutboundMessage]) -> None:
-        """Send `lines`, the current state for the client, then the events since; then send it the open questions."""
+    def enter(self) -> None:
+        """Send the client the running turn as it was, then what followed; then send it the open questions."""
         subscriptions = self._live.subscriptions
-        subscriptions.release(self._client, self._api, lines)
+        subscriptions.release(self._client, self._api)
         self._live.questions.joined(self._client, subscriptions.adapter(self._api, self._client))
         self._live.flush_warnings()
 
@@ -175,8 +174,8 @@ class LiveConversation:
 
     @contextmanager
     def joining(self, client: Client, id: str, api: ConversationApi) -> Iterator[AttachHandle]:
-        """Subscribe a client from now on, and hold its lines until `enter`. That is called after the client was sent a
-        snapshot of the conversation at this moment. Without `enter` the subscription ends with the block.
+        """Subscribe a client from now on, and hold its messages until `enter`. That is called after the client was sent
+        the turns of the conversation at this moment. Without `enter` the subscription ends with the block.
         """
         joining = AttachHandle(self, client, api, self.subscriptions.hold(client, id, api))
         entered = False

@@ -1,109 +1,265 @@
-"""Snapshot of a conversation as a few events: the running turn, and each item that has begun and not ended, with its
-content so far. An adapter that receives them has the same state as one that received all events. Pure.
+"""The running turn of a conversation: the fold of its events, with each item that goes on and its text so far. Pure.
+
+Everybody who shows the turn reads it here: the adapters of all APIs make their messages of an event and this fold, a
+client that joins is sent a snapshot of it. Nobody else keeps a text.
+
+The fold also restores the order that clients rely on where the engine breaks it: an item begins before anything else is
+said of it and ends once, a second item under the same id ends the first, and no item is left when its turn ends, except
+a command that goes on. Items have ids that are unique in the conversation: the engine's ids are those of the provider
+or the model, which may use an id again, even before its first item has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.storage.turn_fold import ItemIds
-from app_server_protocol.engine.events import (
-    AgentMessageDelta,
-    CommandOutput,
-    CommandRunning,
-    ItemCompleted,
-    ItemStarted,
-    PatchWriting,
-    ReasoningSummaryDelta,
-    ReasoningSummaryPart,
-    ReasoningTextDelta,
-    SessionEvent,
-    TurnEnded,
-    TurnStarted,
-)
-from app_server_protocol.engine.items import FileChange
+from app_server.engine.storage.encode import DELTAS, kept_item
+from app_server.engine.storage.turn_fold import ItemIds, TurnFold
+from app_server.server.conversations.item_text import KEPT_TAIL, ItemText, PrintedOutput
+from app_server_protocol.engine import events, items
+from app_server_protocol.engine.events import SessionEvent, TurnRecord
 from app_server_protocol.values import replace
 
-MOST_PRINTED = 1 << 20
-"""Maximum size of a running command's output that is kept, in bytes."""
-
-Growing = AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta | CommandOutput
-
-
-class PartialItem(Struct):
-    started: SessionEvent
-    pieces: list[SessionEvent] = msgspec.field(default_factory=list)
-    printed: int = 0
-
-    def events(self) -> Iterator[SessionEvent]:
-        """Yield the begin of the item and its content so far: consecutive deltas are coalesced into one."""
-        yield self.started
-        same: list[SessionEvent] = []
-        for each in self.pieces:
-            if same and _kind(same[0]) != _kind(each):
-                yield _joined(same)
-                same = []
-            same.append(each)
-        if same:
-            yield _joined(same)
+Part = tuple[bool, int]
+"""Part of a reasoning item: whether it belongs to the summary, and its index. A message has one part."""
+WHOLE: Part = (False, 0)
+"""The part of a message."""
 
 
-class LiveTurn(Struct):
+def part_of(delta: events.Delta) -> Part:
+    if isinstance(delta, events.AgentMessageDelta):
+        return WHOLE
+    return isinstance(delta, events.ReasoningSummaryDelta), delta.index
+
+
+class LiveItem(Struct, eq=False):
+    """An item that has begun and not ended."""
+
+    begun: SessionEvent
+    """The event of its start."""
+    started: events.ItemStarted
+    item: items.Item
+    """The item as it began, with its id in the conversation."""
+    parts: dict[Part, ItemText] = msgspec.field(default_factory=dict)
+    """Texts of a message or of reasoning, in the order of their begins."""
+    announced: set[int] = msgspec.field(default_factory=set)
+    """Parts of a summary whose begin was an event of its own."""
+    output: PrintedOutput | None = None
+    """Output of a command, or of the writer of a patch; None if there is none."""
+    runs: int = 0
+    """Number of times that the command or the patch was allowed to start."""
+    writing: events.PatchWriting | None = None
+    """The last event that a patch is being written."""
+
+    @property
+    def turn_id(self) -> str | None:
+        return self.begun.turn_id
+
+    def part(self, part: Part = WHOLE) -> ItemText:
+        text = self.parts.get(part)
+        if text is None:
+            text = self.parts[part] = ItemText()
+        return text
+
+    @property
+    def has_text(self) -> bool:
+        """Whether any delta has come."""
+        return any(text.pieces for text in self.parts.values())
+
+    def so_far(self) -> items.Item:
+        """Return the item with its content so far."""
+        item = self.item
+        match item:
+            case items.AgentMessage() if self.has_text:
+                return replace(item, content=(self.parts[WHOLE].text(),))
+            case items.Plan() if self.has_text:
+                return replace(item, text=self.parts[WHOLE].text())
+            case items.CommandExecution() if self.output is not None:
+                return replace(item, output=self.output.text())
+            case items.Reasoning() if self.has_text:
+                return replace(item, summary=self._thoughts(True), content=self._thoughts(False))
+            case _:
+                return item
+
+    def _thoughts(self, summary: bool) -> tuple[str, ...]:
+        parts = sorted((index, text) for (of, index), text in self.parts.items() if of is summary)
+        return tuple(text.text() for _, text in parts if text.pieces)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the item may outlive its turn."""
+        return (
+            isinstance(self.item, items.CommandExecution) and self.item.source is items.CommandSource.TERMINAL
+        )
+
+    def cut(self, at_ms: int) -> SessionEvent:
+        """Return the end of the item, which was interrupted before its own end."""
+        item = replace(self.so_far(), id=self.started.item.id)
+        if isinstance(
+            item, items.CommandExecution | items.FileChange | items.McpToolCall | items.DynamicToolCall
+        ):
+            item = replace(item, status=items.ItemStatus.FAILED)
+        ended = events.ItemCompleted(item, self.started.at_ms, at_ms, cut=True)
+        return SessionEvent(self.begun.operation_id, self.turn_id, ended)
+
+
+class LiveTurn(Struct, eq=False):
+    """The running turn, and the items that go on."""
+
     ids: ItemIds = msgspec.field(default_factory=ItemIds)
-    """Ids of all items that have ended, including those of stored turns."""
-    _turn: SessionEvent | None = None
-    _open: dict[tuple[str | None, str], PartialItem] = msgspec.field(default_factory=dict)
+    """Ids of all items that have begun, including those of stored turns."""
+    item: LiveItem | None = None
+    """The item that the last event is about, also if the event ends it; None if it is about no item."""
+    began: SessionEvent | None = None
+    """The start of the running turn; None if no turn runs."""
+    kept_tail: int = KEPT_TAIL
+    """Length of the end of a command's output that is kept, in characters."""
+    _fold: TurnFold = msgspec.field(default_factory=TurnFold)
+    """The running turn with its ended items."""
+    _open: dict[tuple[str | None, str], LiveItem] = msgspec.field(default_factory=dict)
+    """Items that go on, by turn and by the engine's id."""
 
-    def take(self, event: SessionEvent) -> None:
-        match event.event:
+    # --- reading
+    @property
+    def turn_id(self) -> str | None:
+        """Id of the running turn; None if no turn runs."""
+        return None if self.began is None else self.began.turn_id
+
+    @property
+    def started(self) -> events.TurnStarted | None:
+        began = None if self.began is None else self.began.event
+        return began if isinstance(began, events.TurnStarted) else None
+
+    @property
+    def record(self) -> TurnRecord | None:
+        """The running turn with the items that have ended; None if no turn runs."""
+        return None if self.turn_id is None else self._fold.last
+
+    def ended(self, event: SessionEvent) -> TurnRecord:
+        """Return the turn that an event ends."""
+        fold = self._fold if self.turn_id == event.turn_id else TurnFold()
+        fold.apply(event)
+        return fold.last
+
+    def open_items(self) -> list[LiveItem]:
+        """Return all items that go on, also those whose turns have ended."""
+        return list(self._open.values())
+
+    def ended_ids(self) -> ItemIds:
+        """Return the ids of all items that have ended by now."""
+        ids = self.ids.copy()
+        ids.forget(each.item.id for each in self._open.values())
+        return ids
+
+    def latest(self, turn_id: str | None, engine_id: str) -> LiveItem | None:
+        """Return the open item of the turn, or of an earlier turn: a command may go on after its turn."""
+        exact = self._open.get((turn_id, engine_id))
+        if exact is not None:
+            return exact
+        return next(
+            (each for each in reversed(self._open.values()) if each.started.item.id == engine_id), None
+        )
+
+    def item_id(self, turn_id: str, engine_id: str) -> str:
+        """Return the id by which clients know an item that goes on."""
+        item = self.latest(turn_id, engine_id)
+        return engine_id if item is None else item.item.id
+
+    # --- events
+    def grow(self, event: SessionEvent) -> bool:
+        """Apply a delta; return False if the event is none. Most events are deltas."""
+        delta = event.event
+        if not isinstance(delta, DELTAS):
+            return False
+        item = self.item = self._open.get((event.turn_id, delta.item_id))
+        if item is not None:
+            item.part(part_of(delta)).add(delta.delta)
+        return True
+
+    def take(self, event: SessionEvent) -> Iterable[SessionEvent]:
+        """Apply an event; yield it when it is applied, with the events before it that restore the order. An item or a
+        turn is still here while its end is handed on.
+        """
+        inner, self.item = event.event, None
+        match inner:
+            case events.ItemStarted():
+                return self._begin(event, inner)
+            case events.ItemCompleted():
+                return self._end(event, inner)
+            case events.TurnStarted():
+                return self._begin_turn(event)
+            case events.TurnEnded():
+                return self._end_turn(event, inner)
+            case events.ReasoningSummaryPart(item_id=id):
+                self.item = self._open.get((event.turn_id, id))
             case (
-                AgentMessageDelta(item_id=id)
-                | ReasoningSummaryDelta(item_id=id)
-                | ReasoningSummaryPart(item_id=id)
-                | ReasoningTextDelta(item_id=id)
-                | CommandRunning(item_id=id)
-                | PatchWriting(item=FileChange(id=id))
+                events.CommandOutput(item_id=id)
+                | events.TerminalInput(item_id=id)
+                | events.CommandRunning(item_id=id)
+                | events.PatchWriting(item=items.FileChange(id=id))
             ):
-                if (growing := self._open.get((event.turn_id, id))) is not None:
-                    growing.pieces.append(event)
-            case CommandOutput(item_id=id, chunk=chunk):
-                if (growing := self._open.get((event.turn_id, id))) is not None:
-                    growing.printed += len(chunk)
-                    if growing.printed <= MOST_PRINTED:
-                        growing.pieces.append(event)
-            case TurnStarted():
-                self._turn = event
-            case TurnEnded():
-                self._turn = None
-            case ItemStarted(item=item):
-                self._open[event.turn_id, item.id] = PartialItem(event)
-            case ItemCompleted(item=item):
-                self._open.pop((event.turn_id, item.id), None)
-                self.ids.reserve(item.id)
+                self.item = self.latest(event.turn_id, id)
+            case _:
+                self.grow(event)
+        if self.item is not None:
+            self._go_on(self.item, inner)
+        return (event,)
+
+    def _begin_turn(self, event: SessionEvent) -> Iterable[SessionEvent]:
+        if self.turn_id is not None and self.turn_id == event.turn_id:
+            return ()
+        self.began, self._fold = event, TurnFold()
+        self._fold.apply(event)
+        return (event,)
+
+    def _go_on(self, item: LiveItem, event: events.EngineEvent) -> None:
+        match event:
+            case events.CommandOutput():
+                if item.output is None:
+                    item.output = PrintedOutput(tail=self.kept_tail)
+                item.output.add_chunk(event.stream, event.chunk)
+            case events.CommandRunning():
+                item.runs += 1
+            case events.PatchWriting():
+                item.runs, item.writing = item.runs + 1, event
+            case events.ReasoningSummaryPart(index=index):
+                item.part((True, index))
+                item.announced.add(index)
             case _:
                 pass
 
-    def events(self) -> Iterator[SessionEvent]:
-        if self._turn is not None:
-            yield self._turn
-        for growing in self._open.values():
-            yield from growing.events()
+    def _begin(self, event: SessionEvent, inner: events.ItemStarted) -> Iterator[SessionEvent]:
+        key = (event.turn_id, inner.item.id)
+        if (before := self._open.get(key)) is not None:
+            yield from self.take(before.cut(inner.at_ms))
+        unique = self.ids.reserve(inner.item.id)
+        item = inner.item if unique == inner.item.id else replace(inner.item, id=unique)
+        self.item = self._open[key] = LiveItem(event, inner, item)
+        yield event
 
+    def _end(self, event: SessionEvent, inner: events.ItemCompleted) -> Iterator[SessionEvent]:
+        key = (event.turn_id, inner.item.id)
+        if key not in self._open:
+            started = events.ItemStarted(inner.item, inner.started_at_ms, announced=False)
+            yield from self._begin(SessionEvent(event.operation_id, event.turn_id, started), started)
+        item = self.item = self._open[key]
+        if item.output is not None:
+            item.output.finish()
+        if event.turn_id is not None and event.turn_id == self.turn_id:
+            ended = replace(inner, item=replace(kept_item(inner.item), id=item.item.id))
+            self._fold.apply(replace(event, event=ended))
+        yield event
+        del self._open[key]
 
-def _kind(event: SessionEvent) -> tuple[object, ...]:
-    piece = event.event
-    return type(piece), getattr(piece, "index", None), getattr(piece, "stream", None)
-
-
-def _joined(same: list[SessionEvent]) -> SessionEvent:
-    first, event = same[0].event, same[0]
-    if isinstance(first, CommandOutput):
-        chunks = (each.event.chunk for each in same if isinstance(each.event, CommandOutput))
-        return replace(event, event=replace(first, chunk=b"".join(chunks)))
-    if isinstance(first, AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta):
-        texts = (each.event.delta for each in same if isinstance(each.event, type(first)))
-        return replace(event, event=replace(first, delta="".join(texts)))
-    return event
+    def _end_turn(self, event: SessionEvent, inner: events.TurnEnded) -> Iterator[SessionEvent]:
+        for each in self.open_items():
+            if each.turn_id == event.turn_id and not each.goes_on:
+                yield from self.take(each.cut(int(inner.ended_at * 1000)))
+        self.item = None
+        yield event
+        if self.turn_id == event.turn_id:
+            self.began = None
+            self._fold = TurnFold()

@@ -86,7 +86,7 @@ class ConversationManager:
             brings_tools=isinstance(origin, NewConversation),
         )
         if opened.stored is not None and opened.stored.turns is not None:
-            live.subscriptions.so_far.ids = opened.stored.turns.ids
+            live.subscriptions.live_turn.ids = opened.stored.turns.ids
         live.pending_warnings += self._untold.pop(id, ())
         if self.outlasts_clients:
             opened.session.store_identity()

@@ -29,6 +29,7 @@ from app_server.engine.session.session_commands import (
 )
 from app_server.engine.support.engine_errors import CoreError
 from app_server.server.conversations.adapter import ApiAdapter, OutboundRequest, QuestionKind
+from app_server.server.conversations.live_turn import LiveTurn
 from app_server.server.conversations.subscriptions import Client, Subscriptions
 from app_server.server.rpc.outgoing import Waiter, describe
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
@@ -72,10 +73,10 @@ class PendingRequest(Struct, eq=False):
     withdrawn: set[Client] = msgspec.field(default_factory=set)
     """Clients whose answer was neither yes nor no."""
 
-    def said(self, adapter: ApiAdapter) -> OutboundRequest | None:
+    def said(self, adapter: ApiAdapter, live: LiveTurn) -> OutboundRequest | None:
         """Return the question in the shapes of an API; None if it has none for it."""
         if adapter not in self.words:
-            found = adapter.question(self.event)
+            found = adapter.question(self.event, live)
             if found is not None and not any(self.words.values()):
                 self.kind = found.kind
             self.words[adapter] = found
@@ -110,7 +111,9 @@ class ServerRequests:
         in `group`.
         """
         opened, adapters = PendingRequest(event, group, _kind(event)), self._adapters()
-        if not adapters or any(opened.said(adapter) is not None for adapter in adapters):
+        if not adapters or any(
+            opened.said(adapter, self._subscriptions.live_turn) is not None for adapter in adapters
+        ):
             if isinstance(event.event, McpCallQuestion) and not self._may_be_asked(opened):
                 self._do(_refusal(event.event))
                 return
@@ -155,7 +158,7 @@ class ServerRequests:
     def _may_be_asked(self, opened: PendingRequest) -> bool:
         """Return whether any subscriber can be asked, or there are none and the question waits for one."""
         here = self._subscriptions.reachable(joining=True)
-        return not here or any(any(_said(opened, client, apis)) for client, apis in here.items())
+        return not here or any(any(self._said(opened, client, apis)) for client, apis in here.items())
 
     def fail_lost_calls(self) -> None:
         """Fail calls of tools that no subscriber can run or approve: their turn would wait forever."""
@@ -187,11 +190,20 @@ class ServerRequests:
                 continue
             if is_call and client is not self._tools_of:
                 continue
-            for adapter, question in _said(opened, client, adapters):
+            for adapter, question in self._said(opened, client, adapters):
                 copy = opened.copies[client] = Delivery(adapter, question, client.outgoing.pending.register())
                 _send(client, copy)
                 opened.group.start_soon(self._round_trip, opened, client, copy, name="question")
                 break
+
+    def _said(
+        self, opened: PendingRequest, client: Client, adapters: list[ApiAdapter]
+    ) -> Iterator[tuple[ApiAdapter, OutboundRequest]]:
+        """Yield the question in the APIs that have one which this client can answer."""
+        for adapter in adapters:
+            question = opened.said(adapter, self._subscriptions.live_turn)
+            if question is not None and (client.profile.elicitation or not question.needs_elicitation):
+                yield adapter, question
 
     def _asked(self) -> dict[Client, list[ApiAdapter]]:
         """Return the clients to ask, with their adapters: first that of the API that began the client's last turn, then
@@ -280,16 +292,6 @@ def _kind(event: SessionEvent) -> QuestionKind:
             return QuestionKind.INPUT
         case _:
             return QuestionKind.APPROVAL
-
-
-def _said(
-    opened: PendingRequest, client: Client, adapters: list[ApiAdapter]
-) -> Iterator[tuple[ApiAdapter, OutboundRequest]]:
-    """Yield the question in the APIs that have one which this client can answer."""
-    for adapter in adapters:
-        question = opened.said(adapter)
-        if question is not None and (client.profile.elicitation or not question.needs_elicitation):
-            yield adapter, question
 
 
 def _send(client: Client, copy: Delivery) -> None:

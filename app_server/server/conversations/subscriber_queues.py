@@ -20,10 +20,6 @@ class SubscriberQueues(Struct):
         """Replace the queues by those of the subscribed clients. A queue may occur several times."""
         self.queues = list(dict.fromkeys(queues))
 
-    def leave_behind(self, queue: OutboundQueue) -> bool:
-        """Return whether a client is behind while the conversation goes on for other clients."""
-        return len(self.queues) > 1 and queue.congested
-
     async def wait_for_capacity(self) -> None:
         """Wait while all clients are behind; if there are none, return at once."""
         if not self.queues:

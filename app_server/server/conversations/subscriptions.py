@@ -7,7 +7,6 @@ the conversation goes on without subscribers, and the events for the other APIs 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,11 +21,12 @@ from app_server.server.conversations.adapter import (
     ApiId,
     ConversationApi,
     ConversationStatus,
-    OutboundMessage,
+    Message,
 )
+from app_server.server.conversations.item_text import KEPT_TAIL, TextGrown
 from app_server.server.conversations.live_turn import LiveTurn
 from app_server.server.conversations.subscriber_queues import SubscriberQueues
-from app_server.server.rpc.backlog import SharedChunk
+from app_server.server.rpc.backlog import SendBuffer
 from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol.engine.events import SessionEvent, TurnStarted
 from app_server_protocol.engine.notices import HistoryItemRecorded
@@ -35,12 +35,9 @@ if TYPE_CHECKING:
     from app_server.engine.session.facade import SessionHandle
 
 MOST_WAITING = 4096
-"""Maximum number of events that wait here for the first subscriber of an API while the conversation goes on; beyond it
-the oldest are dropped.
+"""Maximum number of messages that wait here for the first subscriber of an API while the conversation goes on; beyond
+it the oldest are dropped.
 """
-
-SHARED_BYTES = 16 * 1024
-"""Maximum size of lines that clients share before it is checked which of them are behind, in bytes."""
 
 
 class Client(Struct, eq=False, weakref=True):
@@ -58,24 +55,37 @@ class Client(Struct, eq=False, weakref=True):
     """APIs over which the client can be notified of such conversations."""
     subscriptions: dict[str, str] = msgspec.field(default_factory=dict)
     """Conversations by the ids of the subscriptions that the client ends by their ids, the oldest first."""
-    wants: Callable[[OutboundMessage], bool] = lambda line: True
+    wants: Callable[[Message], bool] = lambda message: True
     """Function that returns whether the client is sent a notification that has a `method`."""
 
-    def send(self, lines: Iterable[OutboundMessage], *, behind: bool = False) -> None:
-        """Send the lines of one event. `behind` says that other clients read while this one does not, so lines that can
-        be coalesced are.
-        """
-        further = False
-        for line in lines:
-            if line.method and not self.wants(line):
+    def send(self, messages: Iterable[Message]) -> None:
+        """Send the messages of one event."""
+        outgoing, further = self.outgoing, False
+        for message in messages:
+            if message.method and not self.wants(message):
                 continue
-            if behind and line.part is not None:
-                self.outgoing.send_missed(line.part, further=further)
-            elif behind and line.state is not None:
-                self.outgoing.send_state(line.state, line.data, further=further)
+            if isinstance(message, TextGrown):
+                outgoing.send_text(message.lines, message.start, message.before, further=further)
+            elif message.state is not None:
+                outgoing.send_state(message.state, message.data, further=further)
             else:
-                self.outgoing.send(line.data, further=further)
+                outgoing.send(message.data, further=further)
             further = True
+
+
+def keep(messages: Iterable[Message], waiting: SendBuffer, *, most: int | None = None) -> None:
+    """Queue messages for a client that is sent them later. `most` is the maximum number of messages; beyond it, the
+    oldest are dropped.
+    """
+    for message in messages:
+        if isinstance(message, TextGrown):
+            waiting.add_text(message.lines, message.start, message.before)
+        elif message.state is not None:
+            waiting.add_state(message.state, message.data, last_only=False)
+        else:
+            waiting.add(message.data)
+        if most is not None and len(waiting) > most:
+            waiting.drop_first()
 
 
 class Attachment(Struct):
@@ -85,16 +95,16 @@ class Attachment(Struct):
 
     subscriptions: dict[str, bool] = msgspec.field(default_factory=dict)
     """Subscriptions by their ids: whether one wants the model's items in their original form, too."""
-    held: deque[OutboundMessage] | None = None
-    """Lines held for a client that joins and is first sent a snapshot; None if it is sent every line at once."""
+    held: SendBuffer | None = None
+    """Messages for a client that joins and is first sent a snapshot; None if it is sent every message at once."""
     begun: set[str] = msgspec.field(default_factory=set)
     """Turns that have begun while lines were held."""
 
-    def send(self, client: Client, lines: Sequence[OutboundMessage], *, behind: bool) -> None:
+    def send(self, client: Client, messages: Sequence[Message]) -> None:
         if self.held is None:
-            client.send(lines, behind=behind)
+            client.send(messages)
         else:
-            self.held.extend(lines)
+            keep([each for each in messages if not each.method or client.wants(each)], self.held)
 
     @property
     def raw(self) -> bool:
@@ -107,71 +117,51 @@ class ApiChannel(Struct):
     api: ConversationApi
     adapter: ApiAdapter
     seats: dict[Client, Attachment] = msgspec.field(default_factory=dict)
-    primed: Sequence[OutboundMessage] = ()
-    """Lines that the adapter made of the turn that ran when the adapter was made."""
-    waiting: deque[SessionEvent] = msgspec.field(default_factory=lambda: deque(maxlen=MOST_WAITING))
+    waiting: SendBuffer = msgspec.field(default_factory=SendBuffer)
+    """Messages for the first subscriber."""
     subscribers: list[Client] = msgspec.field(default_factory=list)
     wanting_raw: list[Client] = msgspec.field(default_factory=list)
     """Subscribers that want the model's items in their original form, too."""
-    shared: SharedChunk = msgspec.field(default_factory=SharedChunk)
-    """The last pieces of texts, shared by all subscribers."""
 
     def seats_changed(self) -> None:
         """Update the subscribers for all later events."""
-        self.shared.close()
         self.subscribers = [client for client, seat in self.seats.items() if seat.subscriptions]
         self.wanting_raw = [client for client in self.subscribers if self.seats[client].raw]
 
-    def replay(self, so_far: LiveTurn) -> None:
-        """Give the adapter the current state of the conversation."""
-        made = (self.adapter.lines(event, subscribed=True, raw=False) for event in so_far.events())
-        self.primed = [line for lines in made for line in lines]
+    def send(self, event: SessionEvent, live: LiveTurn) -> None:
+        """Give the event to the adapter, and send its messages to the subscribers."""
+        raw, seats = self.wanting_raw, self.seats
+        messages = self.adapter.messages(event, live, raw=bool(raw))
+        if len(messages) == 1 and isinstance(text := messages[0], TextGrown):
+            for (
+                client
+            ) in self.subscribers:  # most events are deltas, and most clients are being sent their text
+                if not client.outgoing.is_sending(text.lines):
+                    seats[client].send(client, messages)
+        else:
+            only_raw = raw and isinstance(event.event, HistoryItemRecorded)
+            for client in (raw if only_raw else self.subscribers) if messages else ():
+                seat = seats[client]
+                seat.send(client, messages)
+                if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
+                    seat.begun.add(event.turn_id)
+        if not self.subscribers and not self.adapter.needs_identity:
+            keep(messages, self.waiting, most=MOST_WAITING)
 
-    def send(self, event: SessionEvent, followers: SubscriberQueues) -> None:
-        """Give the event to the adapter, and send its lines to the subscribers. `followers` are those of all APIs."""
-        raw = self.wanting_raw
-        lines = self.adapter.lines(event, subscribed=bool(self.subscribers), raw=bool(raw))
-        if len(self.subscribers) > 1 and lines and all(line.part is not None for line in lines):
-            self._send_text(lines, followers)
-            return
-        only_raw = raw and isinstance(event.event, HistoryItemRecorded)
-        for client in (raw if only_raw else self.subscribers) if lines else ():
-            seat = self.seats[client]
-            seat.send(client, lines, behind=followers.leave_behind(client.outgoing))
-            if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
-                seat.begun.add(event.turn_id)
+    def send_waiting(self) -> None:
+        """Send the subscribers the messages that waited for them."""
+        for client in self.subscribers[:1] if self.waiting else ():
+            held = self.seats[client].held
+            if held is None:
+                client.outgoing.send_all(self.waiting)
+            else:
+                held.adopt(self.waiting)
 
-    def send_waiting(self, followers: SubscriberQueues) -> None:
-        for event in list(self.waiting):
-            self.send(event, followers)
-        self.waiting.clear()
-
-    def take_seats(self, was: ApiChannel, clients: Iterable[Client], told: Sequence[OutboundMessage]) -> None:
-        """Give clients the seats that they had, and send them these lines."""
+    def take_seats(self, was: ApiChannel, clients: Iterable[Client], told: Sequence[Message]) -> None:
+        """Give clients the seats that they had, and send them these messages."""
         for client in clients:
             seat = self.seats[client] = was.seats[client]
-            seat.send(client, told, behind=False)
-
-    def _send_text(self, lines: Sequence[OutboundMessage], followers: SubscriberQueues) -> None:
-        """Send pieces of a text to the subscribers as shared lines. A client that is behind, joins or has opted out
-        gets lines of its own.
-        """
-        if self.shared.size > SHARED_BYTES:
-            self.shared.close()
-            self.shared = SharedChunk()
-        shared = self.shared
-        for client in self.subscribers:
-            outgoing = client.outgoing
-            if outgoing.shares(shared):
-                continue
-            seat, behind = self.seats[client], followers.leave_behind(client.outgoing)
-            if behind or seat.held is not None or not all(map(client.wants, lines)):
-                seat.send(client, lines, behind=behind)
-            else:
-                outgoing.send_shared(shared)
-        if shared.readers:
-            for line in lines:
-                shared.add(line.data)
+            seat.send(client, told)
 
 
 class Subscriptions:
@@ -185,7 +175,7 @@ class Subscriptions:
         self._elsewhere = False
         self.left = False
         """Whether a client with a seat has left."""
-        self.so_far = LiveTurn()
+        self.live_turn = LiveTurn()
         self.on_watched: Callable[[bool], None] = lambda watched: None
         """Called when the subscribers may have changed, with whether there are any."""
         self.followed = anyio.Event()
@@ -208,37 +198,34 @@ class Subscriptions:
         channel = self._channel(api)
         channel.seats.setdefault(client, Attachment()).subscriptions[id] = raw
         self._follow()
-        channel.send_waiting(self._followers)
+        channel.send_waiting()
         return channel.adapter
 
     def hold(self, client: Client, id: str, api: ConversationApi) -> set[str] | None:
-        """Subscribe a client to an API, and hold its lines until `release`. Return the set to which turns that begin
-        meanwhile are added; None if the client was subscribed before, and nothing is held.
+        """Subscribe a client to an API, and hold its messages until `release`: the running turn at this moment, then
+        what follows. Return the set to which turns that begin meanwhile are added; None if the client was subscribed
+        before, and nothing is held.
         """
-        seat = self._channel(api).seats.setdefault(client, Attachment())
+        channel = self._channel(api)
+        seat = channel.seats.setdefault(client, Attachment())
         if seat.subscriptions:
             return None
-        seat.held, seat.begun = deque(), set()
+        seat.held, seat.begun = SendBuffer(), set()
+        seat.send(client, channel.adapter.snapshot(self.live_turn))
         self.add(client, id, api, raw=False)
         return seat.begun
 
-    def hold_first(self, client: Client, api: ConversationApi, lines: Sequence[OutboundMessage]) -> None:
-        """Hold these lines before all others; beyond the bound the oldest are dropped."""
-        seat = self._channel(api).seats[client]
-        seat.held = deque((*lines, *(seat.held or ())), maxlen=MOST_WAITING)
+    def show(self, client: Client, event: SessionEvent, api: ConversationApi) -> None:
+        """Send one client an event that others were sent before it came."""
+        channel = self._channel(api)
+        channel.seats[client].send(client, channel.adapter.messages(event, self.live_turn, raw=False))
 
-    def release(self, client: Client, api: ConversationApi, before: Sequence[OutboundMessage]) -> None:
-        """Send these lines, then those that were held."""
+    def release(self, client: Client, api: ConversationApi) -> None:
+        """Send the messages that were held."""
         seat = self.seats(api).get(client)
         if seat is not None and seat.held is not None:
             held, seat.held = seat.held, None
-            seat.send(client, (*before, *held), behind=self.is_behind(client))
-
-    def primed(self, api: ConversationApi) -> Sequence[OutboundMessage]:
-        """Return, once, the lines that the adapter of an API made of the turn that ran when it was made."""
-        channel = self._channel(api)
-        lines, channel.primed = channel.primed, ()
-        return lines
+            client.outgoing.send_all(held)
 
     def remove(self, client: Client, id: str) -> None:
         """End a subscription, if there is one of that id."""
@@ -260,7 +247,7 @@ class Subscriptions:
                 channel.take_seats(was, here, told)
                 taken += [(client, channel.adapter) for client in here]
                 self._follow()
-                channel.send_waiting(self._followers)
+                channel.send_waiting()
         return taken
 
     def leave(self, client: Client) -> None:
@@ -298,25 +285,23 @@ class Subscriptions:
         """Whether any client is subscribed."""
         return bool(self._followers.queues)
 
-    def is_behind(self, client: Client) -> bool:
-        """Return whether a client is behind while the conversation goes on for other subscribers."""
-        return self._followers.leave_behind(client.outgoing)
-
     # --- events
     def send(self, event: SessionEvent) -> None:
-        """Send an event to the subscribers; for APIs without subscribers it waits."""
-        self.so_far.take(event)
-        for channel in self._apis.values():
-            if channel.adapter.needs_identity or channel.subscribers:
-                channel.send(event, self._followers)
-            else:
-                channel.waiting.append(event)
+        """Apply an event to the running turn, and send it to the subscribers; for APIs without subscribers it waits."""
+        live = self.live_turn
+        if live.grow(event):
+            for channel in self._apis.values():
+                channel.send(event, live)
+            return
+        for each in live.take(event):
+            for channel in self._apis.values():
+                channel.send(each, live)
 
     def send_status(self, status: ConversationStatus) -> None:
         for channel in self._apis.values():
-            lines = channel.adapter.status_changed(status)
+            messages = channel.adapter.status_changed(status)
             for client in self.audience(channel.api):
-                channel.seats.get(client, Attachment()).send(client, lines, behind=self.is_behind(client))
+                channel.seats.get(client, Attachment()).send(client, messages)
 
     async def wait_for_capacity(self) -> None:
         """Wait while all subscribers are behind; if there are none, return at once."""
@@ -350,13 +335,11 @@ class Subscriptions:
     def _channel(self, api: ConversationApi) -> ApiChannel:
         channel = self._apis.get(api.id)
         if channel is None:
-            adapter = api.new_adapter(self._id, self.so_far.ids.copy())
-            channel = self._apis[api.id] = ApiChannel(api, adapter)
+            channel = self._apis[api.id] = ApiChannel(api, api.new_adapter(self._id))
             if self._elsewhere:
                 channel.adapter.on_session_replaced(continues=True)
             if channel.adapter.needs_identity:
                 self._session.store_identity()
-            channel.replay(self.so_far)
             self._follow()
         return channel
 
@@ -366,6 +349,7 @@ class Subscriptions:
             channel.seats_changed()
         subscribed = (each.outgoing for channel in self._apis.values() for each in channel.subscribers)
         self._followers.become(subscribed)
+        self.live_turn.kept_tail = max(KEPT_TAIL, *(each.high_water for each in self._followers.queues), 0)
         self.on_watched(self.any)
         follows = self.left or any(
             channel.adapter.needs_identity or channel.subscribers for channel in self._apis.values()

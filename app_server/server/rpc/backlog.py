@@ -1,120 +1,62 @@
 """The queue of messages for one client, in their order. Pure.
 
-Lines that are sent to many clients are stored once for all clients that have not taken them. For a client that is
-behind while others read, pieces of a text are counted instead of queued: they are stored once for all such clients, and
-each gets the pieces that it missed coalesced into one. Of lines that report the same state, it gets the last.
+A text that grows is not queued: a *mark* says which text the client lacks and from which offset on. The mark is turned
+into lines when they are written, `text[sent:end]`. A client that keeps up gets a line for each piece, a client that is
+behind gets the pieces that it lacks in one line; the text itself is kept once, wherever the source of the lines has it.
+The mark at the end of the queue is open: it covers every further piece, without any work for each client, until another
+message is queued behind it.
+
+A line that reports a state is a mark of that state: for a client that is behind only the last line of each state stays.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
-from typing import Final, assert_never
+from collections.abc import Hashable
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
 
 PLACE: Final = 128
-"""Size that each entry of the queue counts in addition to its content, in bytes."""
-MOST_KEPT: Final = 1 << 20
-"""Maximum length of a command's output that is kept for clients that miss it, in characters."""
-PIECE: Final = 8 * 1024
-"""Maximum size of output in one line, in bytes: clients read lines of 64 KiB, and each byte may need an escape."""
-WIDEST: Final = 4
-"""Maximum size of a character in UTF-8, in bytes."""
+"""Size that each mark counts in addition to its content, in bytes."""
 
 
-class Delta(Struct, frozen=True):
-    """A piece of a text, made once for all clients that are sent it."""
+class TextSource(Protocol):
+    """The lines in which one API sends a text that grows. Offsets count the pieces of the text."""
 
-    text: DeltaStream
-    piece: str
+    @property
+    def end(self) -> int:
+        """Offset up to which the text is to be sent."""
+        ...
 
+    @property
+    def size(self) -> int:
+        """Size of the lines up to `end`, in bytes, without escapes: the lines may not be made yet."""
+        ...
 
-class DeltaStream(Struct, eq=False):
-    """A text that clients are sent piece by piece, in lines that differ only in the piece."""
+    def size_of(self, start: int, end: int) -> int:
+        """Return the share of `size` that belongs to a range."""
+        ...
 
-    line: Callable[[str], bytes]
-    """Function that makes the line of a piece."""
-    output: bool = False
-    """Whether the text is the output of a command, which may be long."""
-    method: str = ""
-    """Method of the notifications if a client may opt out of them, else ""."""
-    _kept: list[str | int] = msgspec.field(default_factory=list)
-    """Pieces that clients have missed; a piece beyond the maximum is replaced by its length."""
-    _size: int = 0
-    _last: Delta | None = None
-
-    def part(self, piece: str) -> Delta:
-        return Delta(self, piece)
-
-    def pieces(self, text: str) -> Iterator[str]:
-        """Cut a text so that its lines are not too long."""
-        step = PIECE if text.isascii() else PIECE // WIDEST
-        if not self.output or len(text) <= step:
-            yield text
-        else:
-            yield from (text[start : start + step] for start in range(0, len(text), step))
-
-    def keep(self, part: Delta) -> int:
-        """Store a part for a client, unless it was stored for another one. Return the number of stored parts."""
-        if part is not self._last:
-            self._last = part
-            self._size += len(part.piece)
-            fits = not self.output or self._size <= MOST_KEPT
-            self._kept.append(part.piece if fits else len(part.piece))
-        return len(self._kept)
-
-    def lines(self, start: int, end: int) -> Iterator[bytes]:
-        """Yield the lines of the stored parts from one number to another, which a client has missed."""
-        missed = self._kept[start:end]
-        text = "".join(each for each in missed if isinstance(each, str))
-        if left_out := sum(each for each in missed if isinstance(each, int)):
-            text += f"\n[... {left_out} characters omitted ...]\n"
-        yield from map(self.line, self.pieces(text))
+    def lines(self, start: int, end: int, *, joined: bool) -> list[bytes]:
+        """Return the lines of a range: of each piece by itself, or of all pieces together (`joined`)."""
+        ...
 
 
-class SharedChunk(Struct, eq=False):
-    """Lines that several clients are sent one after another, until they are closed."""
+class TextMark(Struct, eq=False):
+    """Queue entry of a text: the pieces from `start` on are sent."""
 
-    lines: list[bytes] = msgspec.field(default_factory=list)
-    size: int = 0
-    """Size of the lines with their line ends, in bytes."""
-    readers: set[SendBuffer] = msgspec.field(default_factory=set)
-    """Queues that get each further line at their ends."""
-
-    def add(self, line: bytes) -> None:
-        """Add a line for all readers."""
-        self.lines.append(line)
-        self.size += len(line) + 1
-
-    def close(self) -> None:
-        """Detach all readers, so that they get no further lines."""
-        for each in list(self.readers):
-            each.end_shared()
-
-
-class SharedRef(Struct, eq=False):
-    """Queue entry of lines that other clients are sent, too."""
-
-    of: SharedChunk
+    source: TextSource
     start: int
+    before: int
+    """Size of the source's lines before `start`, in bytes."""
     end: int | None = None
-    """Number of the first line that does not belong to the entry; None if every further line belongs to it."""
-    size: int = 0
-    """Size of the lines once the end is known, in bytes; until then, minus the size of the lines before the entry."""
+    """Offset at which the next entry was queued; None if the mark is open and covers every further piece."""
 
 
-class CoalescedText(Struct, eq=False):
-    """Queue entry of the pieces of a text that a client missed."""
-
-    text: DeltaStream
-    start: int
-    end: int
-
-
-class ConflatedState(Struct, eq=False):
-    """Queue entry of a line that reports a state, until a later line reports it again."""
+class StateMark(Struct, eq=False):
+    """Queue entry of a line that reports a state; empty once a later line has replaced it."""
 
     of: Hashable
     line: bytes
@@ -126,146 +68,173 @@ class ResponseEntry(Struct, eq=False):
     line: bytes
 
 
-class SendBuffer:
+class SendBuffer(Struct, eq=False):
     """The queue of one client."""
 
-    def __init__(self) -> None:
-        self._places: deque[bytes | SharedRef | CoalescedText | ConflatedState | ResponseEntry] = deque()
-        self._shared: SharedRef | None = None
-        """The last entry if it is a shared one that gets further lines."""
-        self._missed: dict[DeltaStream, CoalescedText] = {}
-        """Entries to which further pieces may be added: only such entries and states are queued after them."""
-        self._states: dict[Hashable, ConflatedState] = {}
-        self._size = 0
-        """Size of all lines with their line ends, in bytes."""
-        self._asked = 0
-        """Size of the lines that the client requested, in bytes."""
-        self._costs = 0
-        """Size that the entries count in addition, in bytes."""
+    _entries: deque[bytes | TextMark | StateMark | ResponseEntry] = msgspec.field(default_factory=deque)
+    _open: TextMark | None = None
+    """The last entry if it is a mark that covers every further piece of its text."""
+    _states: dict[Hashable, StateMark] = msgspec.field(default_factory=dict)
+    """The last mark of each state."""
+    _size: int = 0
+    """Size of all lines with their line ends, in bytes."""
+    _asked: int = 0
+    """Size of the lines that the client requested, in bytes."""
+    _marks: int = 0
+    """Size that marks count in addition, in bytes."""
+    _texts: int = 0
+    """Size of the texts of all marks but the open one, in bytes."""
 
     def __len__(self) -> int:
         """Return the number of queue entries."""
-        return len(self._places)
+        return len(self._entries)
 
     @property
     def size(self) -> int:
-        """Size of the lines with their line ends, in bytes; missed pieces count once they are taken."""
-        shared = self._shared
-        return self._size if shared is None else self._size + shared.of.size + shared.size
+        """Size of everything that the client has to read, in bytes; lines of marks are estimated."""
+        mark = self._open
+        texts = self._texts if mark is None else self._texts + mark.source.size - mark.before
+        return self._size + texts
+
+    @property
+    def held(self) -> int:
+        """Size of what is held for this client alone, in bytes: lines and entries, but not the texts of marks."""
+        return self._size + self._marks
 
     @property
     def unasked(self) -> int:
-        """Size of the lines that the client did not request, in bytes, with the size that entries count in addition."""
-        return self.size - self._asked + self._costs
+        """Part of `held` that the client did not request, in bytes."""
+        return self._size + self._marks - self._asked
 
     # --- adding
     def add(self, line: bytes) -> None:
-        if self._shared is not None or self._missed:
-            self._end_joined()
-        self._places.append(line)
+        if self._open is not None:
+            self.close_text()
+        self._entries.append(line)
         self._size += len(line) + 1
-
-    def share(self, lines: SharedChunk) -> None:
-        """Add every line that is added to `lines` from now on, until another line is added here or the
-        entry is taken.
-        """
-        self._end_joined()
-        self._shared = SharedRef(lines, len(lines.lines), size=-lines.size)
-        self._places.append(self._shared)
-        lines.readers.add(self)
-
-    def end_shared(self) -> None:
-        """Detach this queue from the shared lines, so that it gets no further ones."""
-        if (shared := self._shared) is not None:
-            self._shared = None
-            shared.of.readers.discard(self)
-            shared.end = len(shared.of.lines)
-            shared.size += shared.of.size
-            self._size += shared.size
 
     def add_answer(self, line: bytes) -> None:
         """Add a line that the client requested."""
-        self._end_joined()
-        self._places.append(ResponseEntry(line))
+        self.close_text()
+        self._entries.append(ResponseEntry(line))
         self._size += len(line) + 1
         self._asked += len(line) + 1
 
-    def add_missed(self, part: Delta) -> None:
-        """Count a piece of a text instead of adding its line."""
-        end = part.text.keep(part)
-        missed = self._missed.get(part.text)
-        if missed is None:
-            self.end_shared()
-            missed = self._missed[part.text] = CoalescedText(part.text, end - 1, end)
-            self._places.append(missed)
-            self._costs += PLACE
-        missed.end = end
-
-    def add_state(self, of: Hashable, line: bytes) -> None:
-        """Add a line that replaces the earlier one of the same state."""
-        self.end_shared()
-        before, state = self._states.get(of), ConflatedState(of, line)
-        if before is not None:
+    def add_state(self, of: Hashable, line: bytes, *, last_only: bool) -> None:
+        """Add a line that reports a state. If `last_only` is True, it replaces the line before of the same state."""
+        self.close_text()
+        before = self._states.get(of)
+        if last_only and before is not None:
             self._size -= len(before.line) + 1
             before.line = b""
-        self._states[of] = state
-        self._places.append(state)
+        mark = self._states[of] = StateMark(of, line)
+        self._entries.append(mark)
         self._size += len(line) + 1
-        self._costs += PLACE
+        self._marks += PLACE
 
-    def _end_joined(self) -> None:
-        """Close the entries to which lines could be added, so that the next line gets an entry after them."""
-        self.end_shared()
-        self._missed.clear()
+    def is_sending(self, source: TextSource) -> bool:
+        """Return whether every further piece of this text is sent anyway: its mark is open."""
+        return self._open is not None and self._open.source is source
+
+    def add_text(self, source: TextSource, start: int, before: int) -> None:
+        """Mark a text: the client lacks it from `start` on. `before` is the size of the source's lines until there."""
+        if not self.is_sending(source):
+            self.close_text()
+            self._open = TextMark(source, start, before)
+            self._entries.append(self._open)
+            self._marks += PLACE
+
+    def close_text(self) -> None:
+        """End the open mark at the present end of its text."""
+        mark, self._open = self._open, None
+        if mark is not None:
+            mark.end = mark.source.end
+            self._texts += mark.source.size - mark.before
+
+    def adopt(self, other: SendBuffer) -> None:
+        """Move all entries of another queue to the end of this one."""
+        self.close_text()
+        other.close_text()
+        self._entries += other._entries
+        self._states |= other._states
+        self._size, self._asked = self._size + other._size, self._asked + other._asked
+        self._marks, self._texts = self._marks + other._marks, self._texts + other._texts
+        other.clear()
 
     # --- taking
-    def take(self, most: int) -> list[bytes]:
-        """Remove and return lines from the front, until they reach the size `most` or none is left."""
+    def take(self, most: int, *, joined: bool = False) -> list[bytes]:
+        """Remove and return lines from the front, until they reach the size `most` or none is left. `joined` says
+        whether the client is behind: each text is then sent in as few lines as possible.
+        """
         lines: list[bytes] = []
         size = 0
-        while self._places and size < most:
-            place = self._places.popleft()
-            if isinstance(place, bytes):
-                lines.append(place)
-                size += len(place) + 1
-                self._size -= len(place) + 1
+        while self._entries and size < most:
+            entry = self._entries[0]
+            if isinstance(entry, bytes):
+                self._entries.popleft()
+                lines.append(entry)
+                size += len(entry) + 1
+                self._size -= len(entry) + 1
+                continue
+            if isinstance(entry, TextMark):
+                taken = self._take_text(entry, most - size, joined=joined)
             else:
-                taken = len(lines)
-                self._take(place, lines)
-                size += sum(len(line) + 1 for line in lines[taken:])
+                self._entries.popleft()
+                taken = self._take_line(entry)
+            lines += taken
+            size += sum(map(len, taken)) + len(taken)
         return lines
 
-    def _take(
-        self, place: SharedRef | CoalescedText | ConflatedState | ResponseEntry, lines: list[bytes]
-    ) -> None:
-        match place:
-            case SharedRef(of=shared):
-                if place is self._shared:
-                    self.end_shared()
-                lines.extend(shared.lines[place.start : place.end])
-                self._size -= place.size
-            case ResponseEntry(line=line):
-                lines.append(line)
-                self._size -= len(line) + 1
-                self._asked -= len(line) + 1
-            case ConflatedState(line=line):
-                self._costs -= PLACE
-                if line:
-                    lines.append(line)
-                    self._size -= len(line) + 1
-                    del self._states[place.of]
-            case CoalescedText(text=text):
-                lines.extend(text.lines(place.start, place.end))
-                self._costs -= PLACE
-                if self._missed.get(text) is place:
-                    del self._missed[text]
-            case _:
-                assert_never(place)
+    def _take_line(self, entry: StateMark | ResponseEntry) -> list[bytes]:
+        line = entry.line
+        if isinstance(entry, StateMark):
+            self._marks -= PLACE
+            if self._states.get(entry.of) is entry:
+                del self._states[entry.of]
+            if not line:
+                return []
+        else:
+            self._asked -= len(line) + 1
+        self._size -= len(line) + 1
+        return [line]
+
+    def _take_text(self, mark: TextMark, most: int, *, joined: bool) -> list[bytes]:
+        """Return lines of a mark. The mark stays, with what is left of it, if its lines have more than `most` bytes."""
+        if mark is self._open:
+            self.close_text()  # the next piece gets a mark of its own, and wakes the writer
+        assert mark.end is not None
+        source, start, end = mark.source, mark.start, mark.end
+        size = source.size_of(start, end)
+        if size > most and not joined:
+            end, size = start, 0
+            while size < most:
+                size += source.size_of(end, end + 1)
+                end += 1
+        self._texts -= size
+        if end == mark.end:
+            self._entries.popleft()
+            self._marks -= PLACE
+        else:
+            mark.start, mark.before = end, mark.before + size
+        return source.lines(start, end, joined=joined)
+
+    def drop_first(self) -> None:
+        """Drop the first entry."""
+        if not self._entries:
+            return
+        entry = self._entries[0]
+        if isinstance(entry, TextMark):
+            self._take_text(entry, 0, joined=True)
+        elif isinstance(entry, bytes):
+            self._entries.popleft()
+            self._size -= len(entry) + 1
+        else:
+            self._entries.popleft()
+            self._take_line(entry)
 
     def clear(self) -> None:
         """Remove all entries."""
-        self.end_shared()
-        self._places.clear()
-        self._missed.clear()
+        self._open = None
+        self._entries.clear()
         self._states.clear()
-        self._size = self._asked = self._costs = 0
+        self._size = self._asked = self._marks = self._texts = 0

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.server.rpc.backlog import Delta, SendBuffer, SharedChunk
+from app_server.server.rpc.backlog import SendBuffer, TextSource
 from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import (
     RequestId,
@@ -99,7 +99,7 @@ LARGE_BATCH = 1 << 20
 
 WRITE_BYTES = 1 << 18
 """Approximate maximum size of the lines in one write, in bytes: lines that are not written yet can still be dropped,
-and are stored once for all clients.
+and those of texts are not made yet.
 """
 
 
@@ -107,9 +107,7 @@ class SlowClientLimit(Struct, frozen=True):
     """Bound for how far a client may fall behind."""
 
     most_unasked: int
-    """Maximum size of queued lines that the client did not request, in bytes. Lines that can be coalesced
-    do not count.
-    """
+    """Maximum size of queued lines that the client did not request, in bytes. Texts of marks do not count."""
     over: Callable[[], None]
     """Function that is called if a further message is sent above the maximum; it closes the queue."""
     clock: Callable[[], float]
@@ -164,7 +162,8 @@ class OutboundQueue:
         """
         self._write = write
         self._after_large_batch = after_large_batch
-        self._high_water = high_water
+        self.high_water = high_water
+        """Size above which the client is behind, in bytes."""
         self._jsonrpc = jsonrpc
         self._patience = patience
         self._backlog = SendBuffer()
@@ -212,28 +211,27 @@ class OutboundQueue:
             self._backlog.add(line)
             self._added()
 
-    def shares(self, lines: SharedChunk) -> bool:
-        """Return whether every line that is added to `lines` is sent."""
-        return self._backlog in lines.readers
+    def is_sending(self, source: TextSource) -> bool:
+        """Return whether every further piece of this text is sent anyway, until another message is queued."""
+        return self._backlog.is_sending(source)
 
-    def send_shared(self, lines: SharedChunk) -> None:
-        """Send every line that is added to `lines` from now on, until another message is sent."""
-        if self._takes_more():
-            self._backlog.share(lines)
+    def send_text(self, source: TextSource, start: int, before: int, *, further: bool = False) -> None:
+        """Send a text from `start` on, until another message is queued. `before`: size of the lines until there."""
+        if not self._backlog.is_sending(source) and self._takes_more(further):
+            self._backlog.add_text(source, start, before)
             self._added()
 
-    def send_missed(self, part: Delta, *, further: bool = False) -> None:
-        """Count a piece of a text, because the client is behind: it is sent all missed pieces in one message."""
-        if self._takes_more(further):
-            before = len(self._backlog)
-            self._backlog.add_missed(part)
-            if len(self._backlog) > before:
-                self._added()
-
     def send_state(self, of: Hashable, line: bytes, *, further: bool = False) -> None:
-        """Queue a message that replaces the earlier one of the same state, because the client is behind."""
+        """Queue a message that reports a state; it replaces the earlier one if the client is behind."""
         if self._takes_more(further):
-            self._backlog.add_state(of, line)
+            self._backlog.add_state(of, line, last_only=self.congested)
+            self._added()
+
+    def send_all(self, messages: SendBuffer) -> None:
+        """Queue the messages of another queue, in their order."""
+        if messages and self._takes_more():
+            self._sent += len(messages) - 1
+            self._backlog.adopt(messages)
             self._added()
 
     def _answer(self, line: bytes) -> None:
@@ -256,12 +254,12 @@ class OutboundQueue:
     # --- back-pressure
     @property
     def unread(self) -> int:
-        """Number of bytes that the client has not read yet."""
-        return self._backlog.size + self._in_hand
+        """Number of bytes that are held for the client and that it has not read yet."""
+        return self._backlog.held + self._in_hand
 
     @property
     def congested(self) -> bool:
-        return self._backlog.size + self._in_hand > self._high_water
+        return self._backlog.size + self._in_hand > self.high_water
 
     async def wait_for_capacity(self) -> None:
         """Wait until the client has read enough; usually returns at once.
@@ -298,7 +296,7 @@ class OutboundQueue:
         largest = 0
         while places := len(self._backlog):
             largest = max(largest, self._backlog.size)
-            lines = self._backlog.take(WRITE_BYTES)
+            lines = self._backlog.take(WRITE_BYTES, joined=self.congested)
             places -= len(self._backlog)
             await self._write_lines(lines)
             self._written += places

@@ -247,15 +247,6 @@ def test_times_that_are_not_known_are_none() -> None:
     assert (turn.started_at, turn.state) == (4.0, TurnStatus.COMPLETED), "of its end alone"
 
 
-def test_the_turn_that_runs() -> None:
-    fold = TurnFold()
-    running = [fold.running]
-    for event in (STARTED, ended()):
-        fold.apply(event)
-        running.append(fold.running)
-    assert running == [None, TurnRecord(id="t", kind=TurnKind.REVIEW, started_at=5.0), None]
-
-
 def test_events_outside_of_turns_are_passed_over() -> None:
     events = [
         SessionEvent("", None, event) for event in (STARTED.event, ItemCompleted(IMAGE, 1, 2), ended().event)

@@ -24,7 +24,6 @@ from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.exec.launcher_process import LauncherProcess
 from app_server.engine.sandbox.exec.probe import SandboxBackend
 from app_server.engine.sandbox.plan import SandboxState
-from app_server.engine.storage.turn_fold import ItemIds
 from app_server.engine.tools.registry import TOOLS
 from app_server.engine.tools.terminals import Terminals
 from app_server.engine.tools.tool_base import (
@@ -38,11 +37,13 @@ from app_server.engine.tools.tool_base import (
 )
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.server.apis.v1.v1_adapter import ConversationAdapter
+from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.events import CommandOutput, EngineEvent, SessionEvent
 from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.questions import CommandApprovalQuestion, PatchApprovalQuestion
 from app_server_protocol.engine.thread_settings import ThreadSettings
+from app_server_protocol.events.command_events import ExecCommandOutputDeltaEvent
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.policy import (
     AskForApproval,
@@ -53,6 +54,7 @@ from app_server_protocol.policy import (
     WorkspaceWrite,
 )
 from app_server_protocol.values import replace
+from tests.support.adapter_messages import lines_of
 from tests.support.callers import some_caller
 from tests.support.event_sink import EventSink
 
@@ -162,11 +164,20 @@ def scene(tmp_path: Path) -> MakeScene:
         broker, runner = ApprovalBroker(), ScriptedRunner(tmp_path / "home")
         config = load_config(SettingsSource(home=tmp_path / "home", cwd=tmp_path / "ws"))
 
-        adapter = ConversationAdapter("01a1fc2e-450f-7ed0-9b52-64722a96c4dc", ItemIds())
+        adapter, live = ConversationAdapter("01a1fc2e-450f-7ed0-9b52-64722a96c4dc"), LiveTurn()
 
         def emit(event: EngineEvent) -> None:
             events.append(event)
-            said.extend(adapter.messages(SessionEvent("1", "turn-1", event)))
+            for each in live.take(SessionEvent("1", "turn-1", event)):
+                said.extend(adapter.event_messages(each, live))
+                if isinstance(event, CommandOutput):
+                    for line in lines_of(adapter.messages(each, live, raw=False)):
+                        shown = json.loads(line)["params"]["msg"]
+                        said.append(
+                            ExecCommandOutputDeltaEvent(
+                                call_id=shown["call_id"], stream=event.stream, chunk=shown["chunk"]
+                            )
+                        )
             if isinstance(event, CommandApprovalQuestion | PatchApprovalQuestion):
                 assert broker.is_open(event.call_id)  # registered before the question is sent
                 made.while_asked()

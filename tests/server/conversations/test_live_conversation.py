@@ -50,7 +50,7 @@ class SilentAdapter:
     elsewhere = False
 
     def api(self, name: Literal["v1", "v2"]) -> ConversationApi:
-        return ConversationApi(ApiId(name), lambda _id, _ids: cast("ApiAdapter", self))
+        return ConversationApi(ApiId(name), lambda _id: cast("ApiAdapter", self))
 
     def on_session_replaced(self, *, continues: bool) -> None:
         self.elsewhere = continues

@@ -1,8 +1,8 @@
-"""Conversion of the events of one session into lines for its client; questions become requests. Paced lines are sent
-later by `flush`.
+"""Conversion of the events of one session into messages for its client; questions become requests. Paced messages are
+sent later by `flush`.
 
-Stored turns become the same lines as when they were live, by the same fold: each tool call is sent once, in its final
-state; questions and queued notices are not sent again.
+Stored turns become the same messages as when they were live, by the same reducer: each tool call is sent once, in its
+final state; questions and queued notices are not sent again.
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.apis.acp import permission_requests
 from app_server.server.apis.acp.acp_client import AcpClient
-from app_server.server.apis.acp.event_reducer import SessionFold, SessionNotices, context_use
+from app_server.server.apis.acp.event_reducer import SessionNotices, SessionReducer, call_of, context_use
 from app_server.server.apis.acp.updates import SessionUpdates, Speaker
-from app_server.server.conversations.adapter import ConversationStatus, OutboundMessage, OutboundRequest
+from app_server.server.conversations.adapter import (
+    ConversationStatus,
+    Message,
+    OutboundMessage,
+    OutboundRequest,
+)
+from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.acp.sessions import CANCEL_REQUEST
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent, TurnEnded
 from app_server_protocol.engine.items import UserMessage
@@ -45,22 +50,21 @@ class SessionAdapter:
         observe: Callable[[SessionEvent], Iterable[bytes]],
         flush_at: Callable[[float], None],
         clock: Callable[[], float],
-        ids: ItemIds,
         is_foreign: Callable[[str | None], bool] = lambda turn_id: False,
     ) -> None:
-        """Begin without lines. `observe` receives each event, and returns updates to be sent after it. `flush_at`
-        receives the time, by `clock` in seconds, at which `flush` is needed. `ids` are the ids that stored items of the
-        session have. The user's messages are shown in a turn that `is_foreign`.
+        """Begin without messages. `observe` receives each event, and returns updates to be sent after it. `flush_at`
+        receives the time, by `clock` in seconds, at which `flush` is needed. The user's messages are shown in a turn
+        that `is_foreign`.
         """
         self._session_id, self._observe, self._flush_at = session_id, observe, flush_at
         self._is_foreign = is_foreign
         self._updates = SessionUpdates(session_id, client, clock)
-        self.news = SessionNotices(self._updates, ids)
-        self._fold = SessionFold(self._updates, self.news, ids)
+        self.notices = SessionNotices(self._updates)
+        self._reducer = SessionReducer(self._updates, self.notices)
 
     # --- the adapter of a live conversation
-    def lines(self, event: SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[OutboundMessage]:
-        self._fold.take(event)
+    def messages(self, event: SessionEvent, live: LiveTurn, *, raw: bool) -> Sequence[Message]:
+        self._reducer.take(event, live)
         match event.event:
             case ItemCompleted(item=UserMessage() as said) if self._is_foreign(event.turn_id):
                 user_message(said, self._updates)
@@ -70,17 +74,21 @@ class SessionAdapter:
             self._updates.finish()
         for update in self._observe(event):
             self._updates.add(update)
-        lines = self._taken()
-        return lines if subscribed else ()
+        return self._taken()
 
-    def question(self, event: SessionEvent) -> OutboundRequest | None:
+    def snapshot(self, live: LiveTurn) -> Sequence[Message]:
+        self._reducer.joined(live)
+        return self._taken()
+
+    def question(self, event: SessionEvent, live: LiveTurn) -> OutboundRequest | None:
         match event.event:
             case (
                 CommandApprovalQuestion(call_id=id)
                 | PatchApprovalQuestion(call_id=id)
                 | McpCallQuestion(call_id=id)
             ):
-                call = self._fold.call_asked_about(event.turn_id, id)
+                item = live.latest(event.turn_id, id)
+                call = None if item is None else call_of(item)
             case ElicitationQuestion():
                 call = None
             case _:
@@ -104,22 +112,22 @@ class SessionAdapter:
         """Return no lines: the client loads the session again, and is shown the turns that are left."""
 
     # --- lines of its own
-    def send(self, update: bytes) -> list[OutboundMessage]:
+    def send(self, update: bytes) -> list[Message]:
         """Return one update as a line, after the text that waits."""
         self._updates.add(update)
         return self._updates.taken()
 
-    def send_message(self, message_id: str, text: str) -> list[OutboundMessage]:
+    def send_message(self, message_id: str, text: str) -> list[Message]:
         """Return a whole message of the agent that no model wrote."""
         self._updates.whole_text(Speaker.AGENT, message_id, text)
         return self._updates.taken()
 
-    def flush(self) -> list[OutboundMessage]:
-        """Return the lines that are due."""
+    def flush(self) -> list[Message]:
+        """Return the messages that are due."""
         self._updates.flush()
         return self._taken()
 
-    def _taken(self) -> list[OutboundMessage]:
+    def _taken(self) -> list[Message]:
         if (due := self._updates.due) is not None:
             self._flush_at(due)
         return self._updates.taken()
@@ -128,13 +136,13 @@ class SessionAdapter:
 _DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
 
 
-def replayed(stored: StoredConversation, session_id: str, client: AcpClient) -> Iterator[OutboundMessage]:
-    """Yield the lines of a stored session, oldest first; then the final plan and the final usage."""
-    updates, ids = SessionUpdates(session_id, client, float, live=False), ItemIds()
-    fold = SessionFold(updates, SessionNotices(updates, ids), ids)
+def replayed(stored: StoredConversation, session_id: str, client: AcpClient) -> Iterator[Message]:
+    """Yield the messages of a stored session, oldest first; then the final plan and the final usage."""
+    updates, live = SessionUpdates(session_id, client, float, live=False), LiveTurn()
+    reducer = SessionReducer(updates, SessionNotices(updates))
     if stored.turns is not None:
         for ended in stored.turns.items:
-            _take(ended, fold, updates)
+            _replay(ended, live, reducer, updates)
             yield from updates.taken()
         if stored.turns.plan is not None:
             updates.plan(stored.turns.plan.plan)
@@ -143,9 +151,10 @@ def replayed(stored: StoredConversation, session_id: str, client: AcpClient) -> 
     yield from updates.taken()
 
 
-def _take(ended: EndedItem, fold: SessionFold, updates: SessionUpdates) -> None:
-    for event in (ItemStarted(ended.item, 0), ItemCompleted(ended.item, 0, 0, cut=ended.cut)):
-        fold.take(SessionEvent("", "", event))
+def _replay(ended: EndedItem, live: LiveTurn, reducer: SessionReducer, updates: SessionUpdates) -> None:
+    for inner in (ItemStarted(ended.item, 0), ItemCompleted(ended.item, 0, 0, cut=ended.cut)):
+        for event in live.take(SessionEvent("", "", inner)):
+            reducer.take(event, live)
     if isinstance(ended.item, UserMessage):
         user_message(ended.item, updates)
 
@@ -160,7 +169,7 @@ def user_message(item: UserMessage, updates: SessionUpdates) -> None:
         match part:
             case TextInput(text=text):
                 if text:
-                    updates.text(Speaker.USER, item.id, text)
+                    updates.whole_text(Speaker.USER, item.id, text)
             case ImageInput():
                 image = _DATA_URL.fullmatch(part.image_url)
                 if image is not None:

@@ -21,7 +21,7 @@ from app_server.server.apis.acp.acp_errors import session_not_found
 from app_server.server.apis.acp.formatting import one_line
 from app_server.server.apis.acp.prompt_turns import PromptTurns
 from app_server.server.apis.acp.session_options import SessionOptions, mode_of
-from app_server.server.conversations.adapter import ApiId, ConversationApi, OutboundMessage
+from app_server.server.conversations.adapter import ApiId, ConversationApi, Message
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.acp.updates import (
@@ -51,7 +51,6 @@ class AcpSession:
             observe=self._observe,
             flush_at=self._flush_at,
             clock=others.clock,
-            ids=live.subscriptions.so_far.ids.copy(),
             is_foreign=self._is_foreign,
         )
         self._known = live.session.facts.settings
@@ -62,7 +61,7 @@ class AcpSession:
         self.title: str | None = None
         """Title of the session; None if it is not known yet."""
         self._title_sent = self._flush_is_due = False
-        self.api = ConversationApi(ApiId("acp", self), lambda _id, _ids: self.adapter)
+        self.api = ConversationApi(ApiId("acp", self), lambda _id: self.adapter)
         live.subscriptions.adapter(self.api, others.behind)
 
     def prefer(self) -> None:
@@ -115,11 +114,11 @@ class AcpSession:
         """Send a message of the agent that no model wrote."""
         self._write(self.adapter.send_message(self._others.new_id(), text))
 
-    def _write(self, lines: Sequence[OutboundMessage]) -> None:
-        """Send lines after those that are queued; none if the client has left the session."""
-        client, subscriptions = self._others.behind, self.live.subscriptions
-        if (seat := subscriptions.seats(self.api).get(client)) is not None:
-            seat.send(client, lines, behind=subscriptions.is_behind(client))
+    def _write(self, messages: Sequence[Message]) -> None:
+        """Send messages after those that are queued; none if the client has left the session."""
+        client = self._others.behind
+        if (seat := self.live.subscriptions.seats(self.api).get(client)) is not None:
+            seat.send(client, messages)
 
     # --- what the adapter reports
     def _observe(self, event: SessionEvent) -> Sequence[bytes]:
@@ -200,12 +199,12 @@ class Sessions(Struct, eq=False):
         return session
 
     def hold(self, session: AcpSession) -> None:
-        """Queue the events of a session until the client knows its id."""
+        """Queue the running turn of a session, and what follows, until the client knows its id."""
         session.live.subscriptions.hold(self.behind, SUBSCRIPTION, session.api)
 
-    def follow(self, session: AcpSession, joined: Sequence[OutboundMessage] = ()) -> None:
-        """Send the client the lines in `joined`, and all events from now on. The client knows the session's id."""
-        session.live.subscriptions.release(self.behind, session.api, joined)
+    def follow(self, session: AcpSession) -> None:
+        """Send the client what was queued, and all events from now on. The client knows the session's id."""
+        session.live.subscriptions.release(self.behind, session.api)
         session.live.subscribe(self.behind, SUBSCRIPTION, session.api, raw=False)
 
     def leave(self, session: AcpSession) -> bool:

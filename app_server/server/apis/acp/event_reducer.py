@@ -1,23 +1,21 @@
 """Conversion of the events of a session into updates for its client. Pure.
 
-`SessionFold` converts messages, tool calls, reviews and compactions; `SessionNotices` converts everything besides
-items:
-notices, the plan, and how full the context is. A call is announced once, goes on and ends once, and no call is open
-when its turn ends. Later output of a command that outlives its turn is sent with the next turn.
+`SessionReducer` converts messages, tool calls, reviews and compactions; `SessionNotices` converts everything besides
+items: notices, the plan, and how full the context is. Items and their texts are those of the running turn (`LiveTurn`).
+A call is announced once, goes on and ends once, and no call is open when its turn ends. Output of a command that
+outlives its turn is not sent.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct
-
 from app_server.engine.session.review_texts import outcome
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.apis.acp import tool_call_views
 from app_server.server.apis.acp.tool_call_views import ToolCallView, text_content
-from app_server.server.apis.acp.updates import Notice, SessionUpdates, Severity, Speaker
-from app_server.server.apis.partial_items import ItemInProgress, ItemsInProgress
+from app_server.server.apis.acp.updates import Notice, SessionUpdates, Severity, Speaker, printed
+from app_server.server.conversations.live_turn import WHOLE, LiveItem, LiveTurn, Part
 from app_server_protocol.acp.tool_calls import ToolCallStatus
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
@@ -64,9 +62,9 @@ def context_use(info: TokenUsageInfo, window: int | None) -> tuple[int, int]:
 class SessionNotices:
     """Notices and usage of a session. Notices are queued while no turn runs, because clients accept none then."""
 
-    def __init__(self, updates: SessionUpdates, ids: ItemIds) -> None:
-        """Begin without usage. `ids` are the ids that messages of the session have already."""
-        self._updates, self._ids = updates, ids
+    def __init__(self, updates: SessionUpdates) -> None:
+        """Begin without usage."""
+        self._updates, self._ids = updates, ItemIds()
         self._turn: str | None = None
         self._window: int | None = None
         self._held: list[Notice] = []
@@ -124,7 +122,7 @@ class SessionNotices:
                 | events.TurnEnded()
                 | UndoCompleted()
             ):
-                pass  # `SessionFold` writes them
+                pass  # `SessionReducer` writes them
             case (
                 events.ReasoningSummaryPart()
                 | events.TerminalInput()
@@ -164,201 +162,225 @@ def reasoning_text(item: items.Reasoning) -> str:
     return BETWEEN_PARTS.join(part for part in (*item.summary, *item.content) if part)
 
 
-class ShownMessage(Struct):
-    speaker: Speaker
-    part: tuple[str, int] | None = None
-    """Part of the reasoning that was written last; None for items other than reasoning."""
+class SessionReducer:
+    """Writes what each event changes for the client."""
 
-
-class OpenCall(Struct):
-    call: ToolCallView
-    over_for_client: bool = False
-    """Whether the turn has ended while the command goes on."""
-
-
-SessionItem = ItemInProgress[ShownMessage | OpenCall | None]
-"""An open item of a session; its shown state is None for a compaction."""
-
-
-class SessionFold:
-    """The open items of a session, with what was written of each so far."""
-
-    def __init__(self, updates: SessionUpdates, news: SessionNotices, ids: ItemIds) -> None:
-        """Begin without items. `ids` are the ids that items of the session have already."""
-        self._updates, self._news, self._ids = updates, news, ids
-        self._open = ItemsInProgress[ShownMessage | OpenCall | None](ids)
+    def __init__(self, updates: SessionUpdates, notices: SessionNotices) -> None:
+        self._updates, self._notices, self._ids = updates, notices, ItemIds()
+        self._over: set[LiveItem] = set()
+        """Items that are over for the client, because their turns have ended, while they go on."""
         self._review: ToolCallView | None = None
 
-    # --- looking up
-    def call_asked_about(self, turn_id: str | None, engine_id: str) -> ToolCallView | None:
-        """Return the call of the item that a question is about; the item may have begun in an earlier turn."""
-        found = self._open.latest(turn_id, engine_id)
-        return found.shown.call if found is not None and isinstance(found.shown, OpenCall) else None
-
     # --- events
-    def take(self, event: SessionEvent) -> None:
+    def take(self, event: SessionEvent, live: LiveTurn) -> None:
         """Write what an event changes for the client."""
-        inner, turn = event.event, event.turn_id or ""
+        inner, item = event.event, live.item
         match inner:
             case events.AgentMessageDelta():
-                self._delta(turn, inner.item_id, inner.delta, None)
+                self._delta(item, WHOLE, inner.delta)
             case events.ReasoningSummaryDelta():
-                self._delta(turn, inner.item_id, inner.delta, ("summary", inner.index))
+                self._delta(item, (True, inner.index), inner.delta)
             case events.ReasoningTextDelta():
-                self._delta(turn, inner.item_id, inner.delta, ("content", inner.index))
-            case events.CommandOutput():
-                self._output(turn, inner)
-            case events.ItemStarted():
-                self._started(turn, inner)
-            case events.ItemCompleted():
-                self._completed(turn, inner)
-            case events.CommandRunning(item_id=id) | events.PatchWriting(item=items.FileChange(id=id)):
-                self._runs(turn, id)
+                self._delta(item, (False, inner.index), inner.delta)
             case events.TurnStarted():
-                self._news.turn_started(turn, inner.model_context_window)
+                self._notices.turn_started(event.turn_id or "", inner.model_context_window)
             case events.TurnEnded():
-                self._turn_ended()
+                self._turn_ended(live)
             case UndoCompleted():
                 text = inner.message or ("The files are as before." if inner.success else "Undo failed.")
-                self._updates.text(Speaker.AGENT, self._ids.reserve(f"undo-{turn}"), text)
+                id = self._ids.reserve(f"undo-{event.turn_id or ''}")
+                self._updates.whole_text(Speaker.AGENT, id, text)
+            case (
+                events.ItemStarted()
+                | events.ItemCompleted()
+                | events.CommandOutput()
+                | events.CommandRunning()
+                | events.PatchWriting()
+            ):
+                if item is not None:
+                    self._of_item(inner, item)
             case _:
-                self._news.take(inner)
+                self._notices.take(inner)
+
+    def _of_item(
+        self,
+        event: events.ItemStarted
+        | events.ItemCompleted
+        | events.CommandOutput
+        | events.CommandRunning
+        | events.PatchWriting,
+        item: LiveItem,
+    ) -> None:
+        match event:
+            case events.ItemStarted():
+                self._started(item)
+            case events.ItemCompleted():
+                self._completed(item, event)
+            case events.CommandOutput():
+                self._output(item)
+            case events.CommandRunning() | events.PatchWriting():
+                call = call_of(item)
+                if item.runs == 1 and call is not None and call.status is ToolCallStatus.IN_PROGRESS:
+                    self._runs(item, call)
+
+    def joined(self, live: LiveTurn) -> None:
+        """Write the running turn and the items that go on, with their content so far."""
+        if live.started is not None:
+            self._notices.turn_started(live.turn_id or "", live.started.model_context_window)
+        for item in live.open_items():
+            self._started(item)
+            for part, text in item.parts.items():
+                if text.length:
+                    self._text(item, part)
+            call = call_of(item)
+            if item.runs and call is not None:
+                self._runs(item, call)
+            self._output(item)
 
     # --- messages
-    def _delta(self, turn: str, id: str, text: str, part: tuple[str, int] | None) -> None:
-        opened = self._open.get(turn, id)
-        if opened is None or not isinstance(opened.shown, ShownMessage) or not text:
-            return
-        shown = opened.shown
-        if part is not None and shown.part not in (None, part):
-            self._say(opened, shown, BETWEEN_PARTS)
-        shown.part = part
-        self._say(opened, shown, text)
+    def _delta(self, item: LiveItem | None, part: Part, delta: str) -> None:
+        if item is not None and delta:
+            self._text(item, part)
 
-    def _whole(self, turn: str, item: items.Item, text: str) -> None:
-        """End a message, and write the part of its text that was not streamed."""
-        opened = self._open.get(turn, item.id)
-        if opened is None or not isinstance(opened.shown, ShownMessage):
-            return
-        self._open.end(opened)
-        sent = "".join(opened.deltas)
-        if text.startswith(sent) and len(text) > len(sent):
-            self._say(opened, opened.shown, text[len(sent) :])
+    def _text(self, item: LiveItem, part: Part) -> None:
+        """Write that a part of a message or of a thought has grown."""
+        speaker = _speaker(item.item)
+        if speaker is not None:
+            first = next((each for each, text in item.parts.items() if text.length), part)
+            prefix = "" if first == part else BETWEEN_PARTS
+            self._updates.text(speaker, item.item.id, item.parts[part], prefix)
 
-    def _say(self, opened: SessionItem, shown: ShownMessage, text: str) -> None:
-        opened.deltas.append(text)
-        self._updates.text(shown.speaker, opened.item.id, text)
+    def _whole(self, item: LiveItem, text: str) -> None:
+        """Write the part of a message's text that was not streamed."""
+        speaker = _speaker(item.item)
+        sent = BETWEEN_PARTS.join(part.text() for part in item.parts.values() if part.length)
+        if speaker is not None and text.startswith(sent) and len(text) > len(sent):
+            self._updates.whole_text(speaker, item.item.id, text[len(sent) :])
 
     # --- items
-    def _started(self, turn: str, event: events.ItemStarted) -> None:
-        item, at_ms = event.item, event.at_ms
-        before = self._open.get(turn, item.id)
-        if before is not None:  # two items under the same id
-            self._cut(before)
-        match item:
-            case items.AgentMessage() | items.Plan():
-                self._open.begin(turn, item, at_ms, lambda _: ShownMessage(Speaker.AGENT))
-            case items.Reasoning():
-                self._open.begin(turn, item, at_ms, lambda _: ShownMessage(Speaker.THOUGHT))
+    def _started(self, item: LiveItem) -> None:
+        match item.item:
             case items.ContextCompaction():
-                self._updates.compaction(self._open.begin(turn, item, at_ms, lambda _: None).item.id)
-            case items.UserMessage() | items.ExitedReview():
-                self._ids.reserve(item.id)
+                self._updates.compaction(item.item.id)
             case items.EnteredReview():
-                self._review = tool_call_views.begun(item, self._ids.reserve(item.id))
+                self._review = tool_call_views.begun(item.item, item.item.id)
                 self._updates.call(self._review)
-            case _:
-                opened = OpenCall(tool_call_views.begun(item, item.id))
-                opened.call.id = self._open.begin(turn, item, at_ms, lambda _: opened).item.id
-                self._updates.call(opened.call)
-
-    def _cut(self, opened: SessionItem) -> None:
-        """End an item that was interrupted before its own end."""
-        self._open.end(opened)
-        match opened.shown:
-            case OpenCall(call=call, over_for_client=False):
-                call.output = self._updates.printed(call)
-                self._end(call, succeeded=False)
-            case None:
-                self._updates.compaction(opened.item.id, succeeded=False)
+            case _ if (call := begun_call(item)) is not None:
+                self._updates.call(call)
             case _:
                 pass
 
-    def _completed(self, turn: str, event: events.ItemCompleted) -> None:
-        item = event.item
-        match item:
+    def _completed(self, item: LiveItem, event: events.ItemCompleted) -> None:
+        ended, id = event.item, item.item.id
+        match ended:
             case items.AgentMessage() | items.Plan():
-                self._whole(turn, item, item.text)
+                self._whole(item, ended.text)
             case items.Reasoning():
-                self._whole(turn, item, reasoning_text(item))
+                self._whole(item, reasoning_text(ended))
             case items.ContextCompaction():
-                opened = self._open.get(turn, item.id)
-                if opened is not None and opened.shown is None:
-                    self._open.end(opened)
-                    self._updates.compaction(opened.item.id, not event.cut)
+                if item not in self._over:
+                    self._updates.compaction(id, not event.cut)
             case items.ExitedReview():
-                self._end_review(succeeded=item.output is not None)
-                if item.output is not None:
-                    self._updates.text(
-                        Speaker.AGENT, f"{item.id}-findings", outcome(item.output) or NO_FINDINGS
+                self._end_review(succeeded=ended.output is not None)
+                if ended.output is not None:
+                    self._updates.whole_text(
+                        Speaker.AGENT, f"{ended.id}-findings", outcome(ended.output) or NO_FINDINGS
                     )
             case items.UserMessage() | items.EnteredReview():
                 pass
             case _:
-                self._call_over(turn, item, cut=event.cut)
+                self._call_over(item, ended, cut=event.cut)
+        self._over.discard(item)
 
     def _end_review(self, *, succeeded: bool) -> None:
         review, self._review = self._review, None
         if review is not None:
             self._end(review, succeeded=succeeded)
 
-    def _end(self, call: ToolCallView, *, succeeded: bool) -> None:
+    def _end(self, call: ToolCallView, *, succeeded: bool, ran: bool = False) -> None:
         call.status = ToolCallStatus.COMPLETED if succeeded else ToolCallStatus.FAILED
-        self._updates.call_ends(call)
+        self._updates.call_ends(call, ran=ran)
 
-    def _call_over(self, turn: str, item: tool_call_views.Item, *, cut: bool) -> None:
-        opened = self._open.get(turn, item.id)
-        if opened is None or not isinstance(opened.shown, OpenCall):
+    def _call_over(self, item: LiveItem, ended: tool_call_views.Item, *, cut: bool) -> None:
+        call = call_of(item)
+        if call is None:
             return
-        self._open.end(opened)
-        call = opened.shown.call
-        tool_call_views.end(call, item, cut=cut)
-        if not opened.shown.over_for_client:
-            self._updates.call_ends(call)
-        elif isinstance(item, items.CommandExecution):
-            code = "" if item.exit_code is None else f" with exit code {item.exit_code}"
-            ended = f"The command `{call.title}`, which went on in the background, has ended{code}."
-            self._news.notice(Notice(ended, Severity.INFO))
+        tool_call_views.end(call, ended, cut=cut)
+        if item not in self._over:
+            self._updates.call_ends(call, ran=_ran(item))
+        elif isinstance(ended, items.CommandExecution):
+            code = "" if ended.exit_code is None else f" with exit code {ended.exit_code}"
+            text = f"The command `{call.title}`, which went on in the background, has ended{code}."
+            self._notices.notice(Notice(text, Severity.INFO))
 
-    def _runs(self, turn: str, engine_id: str) -> None:
-        call = self.call_asked_about(turn, engine_id)
-        if call is not None and call.status is ToolCallStatus.PENDING:
-            call.status = ToolCallStatus.IN_PROGRESS
+    def _runs(self, item: LiveItem, call: ToolCallView) -> None:
+        if item not in self._over and _may_wait(item.item):
             self._updates.call_runs(call)
 
-    def _output(self, turn: str, event: events.CommandOutput) -> None:
-        opened = self._open.latest(turn, event.item_id)
-        if opened is None or not isinstance(opened.shown, OpenCall):
-            return
-        call = opened.shown.call
-        if not opened.shown.over_for_client and call.runs_command:
-            text = opened.output(event.stream, event.chunk)
-            if text:
-                self._updates.call_prints(call, text)
+    def _output(self, item: LiveItem) -> None:
+        call = call_of(item)
+        if call is not None and call.runs_command and item.output is not None and item not in self._over:
+            self._updates.call_prints(call, item.output)
 
     # --- turns
-    def _turn_ended(self) -> None:
+    def _turn_ended(self, live: LiveTurn) -> None:
         """Close all open items. The engine ends all items of a turn except commands that go on."""
-        for opened in self._open.all():
-            match opened.shown:
-                case OpenCall(over_for_client=True):
-                    pass
-                case OpenCall(call=call) if isinstance(opened.item, items.CommandExecution):
-                    opened.shown.over_for_client = True
-                    call.output = self._updates.printed(call)
+        for item in live.open_items():
+            call = call_of(item)
+            if item in self._over:
+                continue
+            self._over.add(item)
+            if call is not None:
+                goes_on = isinstance(item.item, items.CommandExecution)
+                call.output = printed(item.output)
+                if goes_on:
                     call.notes = (text_content("The command goes on in the background."),)
-                    self._end(call, succeeded=True)
-                case _:
-                    self._cut(opened)
+                self._end(call, succeeded=goes_on, ran=_ran(item))
+            elif isinstance(item.item, items.ContextCompaction):
+                self._updates.compaction(item.item.id, succeeded=False)
         self._end_review(succeeded=False)
-        self._news.turn_ended()
+        self._notices.turn_ended()
+
+
+def _speaker(item: items.Item) -> Speaker | None:
+    match item:
+        case items.AgentMessage() | items.Plan():
+            return Speaker.AGENT
+        case items.Reasoning():
+            return Speaker.THOUGHT
+        case _:
+            return None
+
+
+def begun_call(item: LiveItem) -> ToolCallView | None:
+    """Return the call of an item as it was announced; None if the item is shown as no call."""
+    match item.item:
+        case (
+            items.AgentMessage()
+            | items.Plan()
+            | items.Reasoning()
+            | items.ContextCompaction()
+            | items.UserMessage()
+            | items.ExitedReview()
+            | items.EnteredReview()
+        ):
+            return None
+        case shown:
+            return tool_call_views.begun(shown, item.item.id)
+
+
+def call_of(item: LiveItem) -> ToolCallView | None:
+    """Return the call of an item in its present state; None if the item is shown as no call."""
+    call = begun_call(item)
+    if call is not None and item.runs:
+        call.status = ToolCallStatus.IN_PROGRESS
+    return call
+
+
+def _may_wait(item: items.Item) -> bool:
+    """Return whether a call was announced as pending, because the user may be asked about it."""
+    return isinstance(item, items.CommandExecution | items.FileChange)
+
+
+def _ran(item: LiveItem) -> bool:
+    return item.runs > 0 or item.output is not None

@@ -2,7 +2,8 @@
 Pure, but for the clock.
 
 Text that arrives within a few milliseconds is coalesced, and the output of a command is sent a few times a second. All
-other updates are sent at once, after the text that waits.
+other updates are sent at once, after the text that waits. Here are only offsets of texts; the texts are those of the
+running turn (`LiveTurn`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from collections.abc import Callable, Iterable
 from enum import Enum, StrEnum
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
 from app_server.server.apis.acp.acp_client import AcpClient
 from app_server.server.apis.acp.formatting import plain_output
 from app_server.server.apis.acp.tool_call_views import ToolCallView, output_content
-from app_server.server.conversations.adapter import OutboundMessage
-from app_server.server.rpc.backlog import DeltaStream
+from app_server.server.conversations.adapter import Message, OutboundMessage
+from app_server.server.conversations.item_text import ItemText, PrintedOutput, TextLines
 from app_server_protocol.acp.tool_calls import (
     SessionToolCall,
     SessionToolCallUpdate,
@@ -44,7 +44,7 @@ OUTPUT_SECONDS: Final = 0.25
 MOST_TEXT: Final = 32 * 1024
 """Length of an update's text above which no more text is coalesced with it, in characters."""
 KEPT_OUTPUT: Final = 32 * 1024
-"""Maximum length of a running command's output that is kept, in characters: its end."""
+"""Maximum length of a running command's output that is shown, in characters: its end."""
 
 
 class Speaker(Enum):
@@ -55,111 +55,116 @@ class Speaker(Enum):
     THOUGHT = "agent_thought_chunk"
 
 
-class _Waiting(Struct):
-    """Text that is not sent yet."""
+class PacedText(Struct):
+    """Text that is not sent yet: what `lines` have not sent."""
 
-    said: DeltaStream
-    texts: list[str]
+    lines: TextLines
     length: int
+    """Length of the text that was sent, in characters."""
     due: float
 
 
-class RunningOutput(Struct):
-    """Output of a running command: its end, and the part that is not sent yet."""
+class PacedOutput(Struct):
+    """Output of a running command, of which a part is not sent yet."""
 
-    said: DeltaStream
+    call: ToolCallView
+    output: PrintedOutput
+    lines: TextLines
     """Output as streamed text, for clients that display it while the command runs."""
+    sent: int = 0
+    """Length of the output that was sent, in characters."""
     due: float = 0.0
     """Time from which more output may be sent, in seconds by the clock."""
-    news: list[str] = msgspec.field(default_factory=list)
-    _kept: list[str] = msgspec.field(default_factory=list)
 
-    def take(self, text: str) -> None:
-        """Add a chunk of output."""
-        self.news.append(text)
-        self._kept.append(text)
-        if len(self._kept) > 1 and sum(map(len, self._kept)) > 2 * KEPT_OUTPUT:
-            self._kept[:] = [self.so_far()]
+    @property
+    def waits(self) -> bool:
+        return self.sent < self.output.length
 
-    def take_news(self, due: float) -> str:
-        """Return the output since the last call. More must not be sent before `due`."""
-        news, self.news, self.due = "".join(self.news), [], due
-        return news
-
-    def so_far(self) -> str:
-        """Return the output so far, as far as it is kept."""
-        return "".join(self._kept)[-KEPT_OUTPUT:]
+    def was_sent(self, due: float) -> None:
+        """Note that all output was sent. More must not be sent before `due`."""
+        self.sent, self.due = self.output.length, due
 
 
 class UpdateThrottle:
-    """Makes lines of a session's updates, in order, and holds text back with which later text may be coalesced."""
+    """Makes messages of a session's updates, in order, and holds back text with which later text may be coalesced."""
 
     def __init__(self, session_id: str, clock: Callable[[], float], *, paced: bool = True) -> None:
-        """Begin without lines. `clock` returns seconds. If `paced` is False, no text is held back."""
+        """Begin without messages. `clock` returns seconds. If `paced` is False, no text is held back."""
         params = f'"params":{{"sessionId":{json.dumps(session_id)},"update":'
         self._head = f'{{"method":{json.dumps(SESSION_UPDATE)},{params}'.encode()
         self.clock, self._paced = clock, paced
-        self._lines: list[OutboundMessage] = []
-        self._said: tuple[Speaker, str, DeltaStream] | None = None
-        """The message of which a piece was added last."""
-        self._waiting: _Waiting | None = None
+        self._messages: list[Message] = []
+        self._waiting: PacedText | None = None
         self._free_at = 0.0
 
-    def taken(self) -> list[OutboundMessage]:
-        """Return the lines that are due, and remove them."""
-        lines, self._lines = self._lines, []
-        return lines
+    def taken(self) -> list[Message]:
+        """Return the messages that are due, and remove them."""
+        messages, self._messages = self._messages, []
+        return messages
 
     def add(self, update: bytes, state: str | None = None) -> None:
         """Add one update, after the text that waits. `state` names the state that the update reports."""
         self.send_text()
         key = None if state is None else (self._head, state)
-        self._lines.append(OutboundMessage(self._line(update), state=key))
+        self._messages.append(OutboundMessage(self._line(update), state=key))
 
-    def text(self, speaker: Speaker, message_id: str, text: str) -> None:
-        """Add a piece of a message."""
-        said, waiting, now = self._message(speaker, message_id), self._waiting, self.clock()
+    def text(self, speaker: Speaker, message_id: str, text: ItemText, prefix: str = "") -> None:
+        """Add that a text of a message has grown by its last event. `prefix` comes before the beginning of the text."""
+        lines, waiting, now = text.lines.get(self), self._waiting, self.clock()
+        if lines is None:
+            lines = text.lines[self] = self.text_lines(
+                text, 0, lambda said: _chunk(speaker, message_id, said), prefix
+            )
         if waiting is not None:
-            if waiting.said is said and waiting.length < MOST_TEXT:
-                waiting.texts.append(text)
-                waiting.length += len(text)
+            if waiting.lines is not lines:
+                self.send_text()
+            elif text.length - _length(text, text.since) - waiting.length < MOST_TEXT:
                 return
-            self.send_text()
+            else:
+                self._messages.append(lines.grow(text.since))
+                self._waiting, self._free_at = None, now + TEXT_SECONDS
         if not self._paced or now >= self._free_at:
-            self.piece(said, text)
+            self._messages.append(lines.grow())
             self._free_at = now + TEXT_SECONDS
         else:
-            self._waiting = _Waiting(said, [text], len(text), self._free_at)
+            self._waiting = PacedText(lines, text.length - _length(text, lines.end), self._free_at)
 
     def whole_text(self, speaker: Speaker, message_id: str, text: str) -> None:
         """Add a piece of a message that is not coalesced with others."""
         self.add(_chunk(speaker, message_id, text))
 
-    def piece(self, said: DeltaStream, text: str) -> None:
-        """Add a piece of a text, after the text that waits."""
+    def piece(self, lines: TextLines) -> None:
+        """Add all text that was not sent, after the text that waits."""
         self.send_text()
-        self._lines.append(OutboundMessage(said.line(text), part=said.part(text)))
+        self._messages.append(lines.grow())
 
     def send_text(self) -> None:
         """Add the text that waits."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            self.piece(waiting.said, "".join(waiting.texts))
+            self._messages.append(waiting.lines.grow())
             self._free_at = self.clock() + TEXT_SECONDS
 
-    def streamed(self, update: Callable[[str], bytes], *, output: bool = False) -> DeltaStream:
-        """Return a text that is sent in pieces. `update` makes the update of a piece."""
-        return DeltaStream(lambda text: self._line(update(text)), output)
+    def text_lines(
+        self, text: ItemText, first: int, update: Callable[[str], bytes], prefix: str = ""
+    ) -> TextLines:
+        """Return the lines of a text from the offset `first` on. `update` makes the update of a piece."""
 
-    def _message(self, speaker: Speaker, message_id: str) -> DeltaStream:
-        """Return the streamed text of the message: the one before, unless a piece of another message came between."""
-        if self._said is None or self._said[:2] != (speaker, message_id):
-            said = self.streamed(lambda text: _chunk(speaker, message_id, text))
-            self._said = speaker, message_id, said
-        return self._said[2]
+        def make(start: int, end: int) -> list[bytes]:
+            said = text.text(start, end)
+            if not said:
+                return []
+            return [self._line(update(prefix + said if start == first else said))]
+
+        return TextLines(text, make, first, overhead=len(self._line(update(""))), longest=MOST_TEXT)
 
     def _line(self, update: bytes) -> bytes:
         return self._head + update + b"}}"
+
+
+def _length(text: ItemText, start: int) -> int:
+    """Return the length of a text from an offset on, in characters."""
+    return sum(len(each) for each in text.pieces[start:] if isinstance(each, str))
 
 
 def _chunk(speaker: Speaker, message_id: str, text: str) -> bytes:
@@ -202,13 +207,13 @@ class SessionUpdates(UpdateThrottle):
         super().__init__(session_id, clock, paced=live)
         self._client, self._live = client, live
         self._displays = client.terminal_output and live
-        self._running: dict[str, tuple[ToolCallView, RunningOutput]] = {}
+        self._running: dict[str, PacedOutput] = {}
 
     # --- the pace
     @property
     def due(self) -> float | None:
         """Return the time at which `flush` is needed next, by the clock; None if it is not needed."""
-        times = [output.due for _, output in self._running.values() if output.news]
+        times = [each.due for each in self._running.values() if each.waits]
         return min(times if self._waiting is None else [*times, self._waiting.due], default=None)
 
     def flush(self) -> None:
@@ -216,9 +221,9 @@ class SessionUpdates(UpdateThrottle):
         now = self.clock()
         if self._waiting is not None and self._waiting.due <= now:
             self.send_text()
-        for call, output in self._running.values():
-            if output.news and output.due <= now:
-                self._output(call, output, now)
+        for each in self._running.values():
+            if each.waits and each.due <= now:
+                self._output(each, now)
 
     def finish(self) -> None:
         """Write all updates that wait, because the turn is over."""
@@ -282,32 +287,27 @@ class SessionUpdates(UpdateThrottle):
     def call_runs(self, call: ToolCallView) -> None:
         """Write that the call goes on, after the user's approval."""
         self._call_update(call.id, status=call.status)
-        if call.runs_command:
-            self._output_of(call)
 
-    def call_prints(self, call: ToolCallView, text: str) -> None:
-        """Write output of a command, now or a little later."""
-        now, output = self.clock(), self._output_of(call)
-        output.take(text)
-        if output.due <= now or (self._displays and sum(map(len, output.news)) > MOST_TEXT):
-            self._output(call, output, now)
+    def call_prints(self, call: ToolCallView, output: PrintedOutput) -> None:
+        """Write more output of a command, now or a little later."""
+        now, paced = self.clock(), self._running.get(call.id)
+        if paced is None:
+            lines = self.text_lines(output, 0, lambda text: _display(call.id, text))
+            paced = self._running[call.id] = PacedOutput(call, output, lines)
+        if paced.due <= now or (self._displays and output.length - paced.sent > MOST_TEXT):
+            self._output(paced, now)
 
-    def printed(self, call: ToolCallView) -> str:
-        """Return the output of a running command, as far as it is kept."""
-        running = self._running.get(call.id)
-        return "" if running is None else plain_output(running[1].so_far())
-
-    def call_ends(self, call: ToolCallView) -> None:
-        """Write the final state of a call."""
+    def call_ends(self, call: ToolCallView, *, ran: bool = False) -> None:
+        """Write the final state of a call. `ran` says whether a command was started."""
         if not self._live:
             self._whole_call(call)
             return
         running = self._running.pop(call.id, None)
         content, meta = call.content, None
         if self._displays and call.runs_command:
-            if running is not None:  # else nothing ran, and no output was displayed
-                if running[1].news:
-                    self.piece(running[1].said, "".join(running[1].news))
+            if running is not None and running.waits:
+                self.piece(running.lines)
+            if ran:  # else no output was displayed
                 content = (TerminalOfCall(terminal_id=call.id), *call.notes)
             exit_status = {"terminal_id": call.id, "exit_code": call.exit_code, "signal": None}
             meta = {"terminal_exit": exit_status}
@@ -320,23 +320,23 @@ class SessionUpdates(UpdateThrottle):
             meta=meta,
         )
 
-    def _output(self, call: ToolCallView, output: RunningOutput, now: float) -> None:
+    def _output(self, paced: PacedOutput, now: float) -> None:
         if self._displays:
-            self.piece(output.said, output.take_news(now + TEXT_SECONDS))
+            self.piece(paced.lines)
+            paced.was_sent(now + TEXT_SECONDS)
         else:
-            output.take_news(now + OUTPUT_SECONDS)
-            content = output_content(plain_output(output.so_far()))
-            update = SessionToolCallUpdate(tool_call_id=call.id, content=content)
-            self.add(update.to_json(), state=f"output of {call.id}")
-
-    def _output_of(self, call: ToolCallView) -> RunningOutput:
-        if call.id not in self._running:
-            said = self.streamed(lambda text: _display(call.id, text), output=True)
-            self._running[call.id] = call, RunningOutput(said)
-        return self._running[call.id][1]
+            paced.was_sent(now + OUTPUT_SECONDS)
+            content = output_content(printed(paced.output))
+            update = SessionToolCallUpdate(tool_call_id=paced.call.id, content=content)
+            self.add(update.to_json(), state=f"output of {paced.call.id}")
 
     def _call_update(self, id: str, **fields: Json) -> None:
         self.add(SessionToolCallUpdate(tool_call_id=id, **fields).to_json())
+
+
+def printed(output: PrintedOutput | None) -> str:
+    """Return the output of a running command, as far as it is shown."""
+    return "" if output is None else plain_output(output.last(KEPT_OUTPUT))
 
 
 def _display(call_id: str, text: str) -> bytes:

@@ -1,7 +1,7 @@
 """Items as notifications, from `item/started` over deltas to `item/completed`.
 
-`item/started` is sent before all other notifications of an item, and `item/completed` once. If the engine breaks this
-order, or an item began before the thread was followed, this module restores it.
+`item/started` is sent before all other notifications of an item, and `item/completed` once, in the order that the
+running turn (`LiveTurn`) restores where the engine breaks it. The texts are those of the running turn.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable
 
 from app_server.engine.storage.encode import kept_item
-from app_server.server.apis.partial_items import ItemInProgress, ItemsInProgress
 from app_server.server.apis.v2.thread_items import thread_item
-from app_server.server.conversations.adapter import OutboundMessage
-from app_server.server.rpc.backlog import DeltaStream
+from app_server.server.conversations.adapter import Message, OutboundMessage
+from app_server.server.conversations.item_text import ItemText, TextLines, cut_to_lines
+from app_server.server.conversations.live_turn import WHOLE, LiveItem
 from app_server_protocol.encoding import json_bytes
 from app_server_protocol.engine import events, items
 from app_server_protocol.jsonrpc import dump_notification
@@ -27,14 +27,14 @@ class NotificationLines:
 
     def __init__(self, thread_id: str, now: Callable[[], float]) -> None:
         self._thread, self._now = json.dumps(thread_id), now
-        self._lines: list[OutboundMessage] = []
+        self._messages: list[Message] = []
 
     def now_ms(self) -> int:
         return int(self._now() * 1000)
 
-    def take(self) -> list[OutboundMessage]:
-        lines, self._lines = self._lines, []
-        return lines
+    def take(self) -> list[Message]:
+        messages, self._messages = self._messages, []
+        return messages
 
     def add(self, row: ServerNotification[Fields, S], *args: Fields.args, **fields: Fields.kwargs) -> None:
         self.add_raw(row.method, row.make(*args, **fields).to_json())
@@ -57,23 +57,34 @@ class NotificationLines:
         """
         line = dump_notification(method, params, self.now_ms())
         key = None if state is None else (self._thread, method, state)
-        self._lines.append(OutboundMessage(line, method, news, state=key))
+        self._messages.append(OutboundMessage(line, method, news, state=key))
 
-    def streamed(self, method: str, turn_id: str, item_id: str, more: bytes, *, output: bool) -> DeltaStream:
-        """Return the streamed text that makes the deltas of one kind and item. `more` are the JSON fields after the
-        text.
-        """
-        place = f'{{"threadId":{self._thread},"turnId":{json.dumps(turn_id)},"itemId":{json.dumps(item_id)}'
+    def add_text(
+        self, item: LiveItem, text: ItemText, method: str, more: bytes = b"", *, output: bool = False
+    ) -> None:
+        """Add that a text of an item has grown. `more` are the JSON fields after the text of each delta."""
+        lines = text.lines.get(self)
+        if lines is None:
+            lines = text.lines[self] = self._text_lines(item, text, method, more, output=output)
+        self._messages.append(lines.grow())
+
+    def _text_lines(
+        self, item: LiveItem, text: ItemText, method: str, more: bytes, *, output: bool
+    ) -> TextLines:
+        """Return the lines of a text, from the last event on."""
+        turn_id, item_id = json.dumps(item.turn_id), json.dumps(item.item.id)
+        place = f'{{"threadId":{self._thread},"turnId":{turn_id},"itemId":{item_id}'
         head = f'{{"method":{json.dumps(method)},"params":{place},"delta":'.encode()
         tail = more + b'},"emittedAtMs":'
 
-        def line(text: str) -> bytes:
-            return b"".join((head, json_bytes(text), tail, b"%d}" % self.now_ms()))
+        def line(piece: str) -> bytes:
+            return b"".join((head, json_bytes(piece), tail, b"%d}" % self.now_ms()))
 
-        return DeltaStream(line, output, method)
+        def make(start: int, end: int) -> list[bytes]:
+            said = text.text(start, end)
+            return [line(piece) for piece in cut_to_lines(said)] if output else [line(said)]
 
-    def add_delta(self, text: DeltaStream, piece: str) -> None:
-        self._lines.append(OutboundMessage(text.line(piece), text.method, part=text.part(piece)))
+        return TextLines(text, make, text.since, overhead=len(line("")), method=method)
 
 
 MESSAGE_DELTA = wire.ITEM_AGENT_MESSAGE_DELTA.method
@@ -81,11 +92,6 @@ PLAN_DELTA = wire.ITEM_PLAN_DELTA.method
 OUTPUT_DELTA = wire.ITEM_COMMAND_EXECUTION_OUTPUT_DELTA.method
 SUMMARY_DELTA = wire.ITEM_REASONING_SUMMARY_TEXT_DELTA.method
 TEXT_DELTA = wire.ITEM_REASONING_TEXT_DELTA.method
-
-Deltas = dict[tuple[str, bytes], DeltaStream]
-"""Streamed texts of one item, by the method of its deltas and the JSON fields after their text."""
-ThreadItems = ItemsInProgress[Deltas]
-ShownItem = ItemInProgress[Deltas]
 
 ItemEvent = (
     events.ItemStarted
@@ -97,158 +103,77 @@ ItemEvent = (
     | events.CommandOutput
     | events.TerminalInput
 )
-Ended = tuple[events.ItemCompleted, ...]
-"""Ended items, with their ids in the thread."""
 
 
 class ItemLines:
-    def __init__(self, thread_id: str, lines: NotificationLines, open_items: ThreadItems) -> None:
-        self._thread_id, self._lines, self._open = thread_id, lines, open_items
+    """Writes what the last event says of an item. The running turn has the item, with its text so far."""
 
-    def take(self, turn_id: str, event: ItemEvent) -> Ended:
-        """Write the notifications for an event; return the items that it ended."""
+    def __init__(self, thread_id: str, lines: NotificationLines) -> None:
+        self._thread_id, self._lines = thread_id, lines
+
+    def take(self, event: ItemEvent, item: LiveItem) -> None:
         match event:
             case events.AgentMessageDelta():
-                self._message_delta(turn_id, event)
-            case events.ReasoningSummaryDelta():
-                index = b',"summaryIndex":%d' % event.index
-                self._thought(turn_id, event, SUMMARY_DELTA, index, summary=True)
-            case events.ReasoningTextDelta():
-                index = b',"contentIndex":%d' % event.index
-                self._thought(turn_id, event, TEXT_DELTA, index, summary=False)
+                method = PLAN_DELTA if isinstance(item.item, items.Plan) else MESSAGE_DELTA
+                self._lines.add_text(item, item.parts[WHOLE], method)
+            case events.ReasoningSummaryDelta(index=index):
+                more = b',"summaryIndex":%d' % index
+                self._lines.add_text(item, item.parts[True, index], SUMMARY_DELTA, more)
+            case events.ReasoningTextDelta(index=index):
+                more = b',"contentIndex":%d' % index
+                self._lines.add_text(item, item.parts[False, index], TEXT_DELTA, more)
             case events.CommandOutput():
-                if (opened := self._open.get(turn_id, event.item_id)) is not None:
-                    self._output(opened, opened.output(event.stream, event.chunk))
+                self._output(item)
             case events.ItemStarted():
-                return self._started(turn_id, event)
+                self.begun(item)
             case events.ItemCompleted():
-                return self._completed(turn_id, event)
+                self._output(item)  # the rest that is no whole character
+                self.ended(item, event)
             case events.ReasoningSummaryPart():
-                self._summary_part(turn_id, event)
+                self._lines.add(
+                    wire.ITEM_REASONING_SUMMARY_PART_ADDED,
+                    thread_id=self._thread_id,
+                    turn_id=item.turn_id or "",
+                    item_id=item.item.id,
+                    summary_index=event.index,
+                )
             case events.TerminalInput():
-                self._typed(turn_id, event)
-        return ()
+                self._lines.add(
+                    wire.ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION,
+                    thread_id=self._thread_id,
+                    turn_id=item.turn_id or "",
+                    item_id=item.item.id,
+                    process_id=event.process_id,
+                    stdin=event.text,
+                )
 
-    def end_turn(self, turn_id: str, at_ms: int) -> Ended:
-        """Complete the items that the turn left open, except commands that go on."""
-        left = [each for each in self._open.of_turn(turn_id) if not _goes_on(each.item)]
-        return tuple(self._end(each, _cut(each, at_ms)) for each in left)
-
-    # --- begin and end
-    def _started(self, turn_id: str, event: events.ItemStarted) -> Ended:
-        before = self._open.get(turn_id, event.item.id)
-        # Two calls have the same id: from now on the engine means the second by it.
-        ended = () if before is None else (self._end(before, _cut(before, event.at_ms)),)
-        self._begin(turn_id, event.item, event.at_ms)
-        return ended
-
-    def _completed(self, turn_id: str, event: events.ItemCompleted) -> Ended:
-        opened = self._open.get(turn_id, event.item.id)
-        if opened is None:  # it began before the thread was followed
-            opened = self._begin(turn_id, event.item, event.started_at_ms)
-        return (self._end(opened, event),)
-
-    def _begin(self, turn_id: str, item: items.Item, at_ms: int) -> ShownItem:
-        opened = self._open.begin(turn_id, item, at_ms, lambda _: {})
-        self.begun(opened)
-        return opened
-
-    def begun(self, opened: ShownItem) -> None:
+    def begun(self, item: LiveItem) -> None:
         """Write that an item has begun, with its content so far."""
+        self.shown(item.turn_id, item.so_far(), item.started.at_ms)
+
+    def shown(self, turn_id: str | None, item: items.Item, at_ms: int) -> None:
         self._lines.add(
             wire.ITEM_STARTED,
-            item=thread_item(kept_item(opened.so_far()), opened.started_ms, None),
+            item=thread_item(kept_item(item), at_ms, None),
             thread_id=self._thread_id,
-            turn_id=opened.turn_id,
-            started_at_ms=opened.started_ms,
+            turn_id=turn_id or "",
+            started_at_ms=at_ms,
         )
 
-    def _end(self, opened: ShownItem, event: events.ItemCompleted) -> events.ItemCompleted:
-        for text in opened.rest_of_output():
-            self._output(opened, text)
-        self._open.end(opened)
-        event = replace(event, item=replace(kept_item(event.item), id=opened.item.id))
+    def ended(self, item: LiveItem, event: events.ItemCompleted) -> None:
+        self.completed(item.turn_id, replace(event.item, id=item.item.id), event)
+
+    def completed(self, turn_id: str | None, item: items.Item, event: events.ItemCompleted) -> None:
         self._lines.add(
             wire.ITEM_COMPLETED,
-            item=thread_item(event.item, event.started_at_ms, event.at_ms),
+            item=thread_item(kept_item(item), event.started_at_ms, event.at_ms),
             thread_id=self._thread_id,
-            turn_id=opened.turn_id,
+            turn_id=turn_id or "",
             completed_at_ms=event.at_ms,
         )
-        return event
 
-    # --- between begin and end
-    def _message_delta(self, turn_id: str, event: events.AgentMessageDelta) -> None:
-        opened = self._open.get(turn_id, event.item_id)
-        if opened is not None:
-            opened.deltas.append(event.delta)
-            method = PLAN_DELTA if isinstance(opened.item, items.Plan) else MESSAGE_DELTA
-            self._lines.add_delta(self._streamed(opened, method), event.delta)
-
-    def _thought(
-        self,
-        turn_id: str,
-        event: events.ReasoningSummaryDelta | events.ReasoningTextDelta,
-        method: str,
-        index: bytes,
-        *,
-        summary: bool,
-    ) -> None:
-        opened = self._open.get(turn_id, event.item_id)
-        if opened is not None:
-            opened.think(event.delta, event.index, summary=summary)
-            self._lines.add_delta(self._streamed(opened, method, index), event.delta)
-
-    def _output(self, opened: ShownItem, text: str) -> None:
-        if isinstance(opened.item, items.FileChange):
-            return  # the output of a patch is for the model; clients see its changes
-        if text:
-            streamed = self._streamed(opened, OUTPUT_DELTA, output=True)
-            for piece in streamed.pieces(text):
-                self._lines.add_delta(streamed, piece)
-
-    def _streamed(
-        self, opened: ShownItem, method: str, index: bytes = b"", *, output: bool = False
-    ) -> DeltaStream:
-        streamed = opened.shown.get((method, index))
-        if streamed is None:
-            item = opened.item.id
-            streamed = self._lines.streamed(method, opened.turn_id, item, index, output=output)
-            opened.shown[method, index] = streamed
-        return streamed
-
-    def _summary_part(self, turn_id: str, event: events.ReasoningSummaryPart) -> None:
-        opened = self._open.get(turn_id, event.item_id)
-        if opened is not None:
-            self._lines.add(
-                wire.ITEM_REASONING_SUMMARY_PART_ADDED,
-                thread_id=self._thread_id,
-                turn_id=turn_id,
-                item_id=opened.item.id,
-                summary_index=event.index,
-            )
-
-    def _typed(self, turn_id: str, event: events.TerminalInput) -> None:
-        opened = self._open.latest(turn_id, event.item_id)
-        if opened is not None:
-            self._lines.add(
-                wire.ITEM_COMMAND_EXECUTION_TERMINAL_INTERACTION,
-                thread_id=self._thread_id,
-                turn_id=opened.turn_id,
-                item_id=opened.item.id,
-                process_id=event.process_id,
-                stdin=event.text,
-            )
-
-
-def _goes_on(item: items.Item) -> bool:
-    return isinstance(item, items.CommandExecution) and item.source is items.CommandSource.TERMINAL
-
-
-def _cut(opened: ShownItem, at_ms: int) -> events.ItemCompleted:
-    item = opened.so_far()
-    if isinstance(
-        item, items.CommandExecution | items.FileChange | items.McpToolCall | items.DynamicToolCall
-    ):
-        item = replace(item, status=items.ItemStatus.FAILED)
-    return events.ItemCompleted(item, opened.started_ms, at_ms, cut=True)
+    def _output(self, item: LiveItem) -> None:
+        """Write output of a command. The output of a patch is for the model; clients see its changes."""
+        output = item.output
+        if output is not None and output.end > output.since and not isinstance(item.item, items.FileChange):
+            self._lines.add_text(item, output, OUTPUT_DELTA, output=True)

@@ -19,10 +19,11 @@ from app_server.engine.support.client_info import UserAgent
 from app_server.engine.support.engine_errors import RolloutNotFound, RolloutUnreadable
 from app_server.server.apis.v2.thread_settings import thread_status
 from app_server.server.apis.v2.turn_shapes import thread_view
-from app_server.server.apis.v2.v2_adapter import ThreadAdapter
+from app_server.server.apis.v2.v2_adapter import running_turn
 from app_server.server.apis.v2.v2_errors import parse_thread_id
 from app_server.server.conversations.adapter import Activity, ConversationApi, ConversationStatus
 from app_server.server.conversations.live import LiveConversation
+from app_server.server.conversations.live_turn import LiveTurn
 from app_server.server.conversations.manager import ConversationManager
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.engine.events import TurnRecord
@@ -57,12 +58,12 @@ class LoadedThreads(Struct, frozen=True):
     def running(self, thread_id: str) -> TurnRecord | None:
         """Return the running turn, with the items that have ended."""
         live = self.conversations.find(thread_id)
-        return None if live is None else self.adapter(live).running
+        return None if live is None else self.live_turn(live).record
 
     def running_turn(self, thread_id: str) -> Turn | None:
         """Return the running turn, with the items that go on."""
         live = self.conversations.find(thread_id)
-        return None if live is None else self.adapter(live).running_turn()
+        return None if live is None else running_turn(self.live_turn(live))
 
     def summary(self, thread_id: str) -> ThreadSummary | None:
         """Return a summary of a loaded thread as it was opened; the thread may not be stored yet, or never be."""
@@ -90,11 +91,10 @@ class LoadedThreads(Struct, frozen=True):
             ephemeral=live.rollout_path is None,
         )
 
-    def adapter(self, live: LiveConversation) -> ThreadAdapter:
-        heard = self.client if self.client.receives_all_threads else None
-        adapter = live.subscriptions.adapter(self.api, heard)
-        assert isinstance(adapter, ThreadAdapter)
-        return adapter
+    def live_turn(self, live: LiveConversation) -> LiveTurn:
+        """Follow a thread over this API, and return its running turn."""
+        live.subscriptions.adapter(self.api, self.client if self.client.receives_all_threads else None)
+        return live.subscriptions.live_turn
 
 
 class FoundThread(Struct, frozen=True):

@@ -11,19 +11,24 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
-from app_server.engine.storage.turn_fold import ItemIds, TurnFold
 from app_server.engine.support.lazy import Lazy
-from app_server.server.apis.v2.item_lines import Ended, ItemLines, NotificationLines, ThreadItems
+from app_server.server.apis.v2.item_lines import ItemEvent, ItemLines, NotificationLines
 from app_server.server.apis.v2.notices import AccountLimits, ThreadNotices
 from app_server.server.apis.v2.thread_items import thread_item
 from app_server.server.apis.v2.thread_settings import thread_status
 from app_server.server.apis.v2.turn_shapes import ended_turn, review_message, shown_turn
 from app_server.server.apis.v2.v2_errors import retried_error, turn_error
-from app_server.server.conversations.adapter import ConversationStatus, OutboundMessage, OutboundRequest
+from app_server.server.conversations.adapter import (
+    ConversationStatus,
+    Message,
+    OutboundMessage,
+    OutboundRequest,
+)
+from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.engine import events
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord
-from app_server_protocol.engine.items import Item
+from app_server_protocol.engine.items import ExitedReview, Item
 from app_server_protocol.engine.notices import Notice, TokenUsageUpdated
 from app_server_protocol.engine.questions import (
     CommandApprovalQuestion,
@@ -42,6 +47,8 @@ from app_server_protocol.values import replace
 Unshown = events.Question | events.PatchWriting | events.CommandRunning | events.McpServersSettled
 """Events without a notification. Questions become requests; the others report facts that clients are shown already."""
 
+TurnEvent = events.TurnStarted | events.TurnEnded | events.AttemptFailed | ItemEvent
+
 AskClient = Callable[[str, events.SessionEvent, Item | None, int], OutboundRequest | None]
 
 
@@ -52,11 +59,23 @@ _QUESTION: Final[Lazy[AskClient]] = Lazy(
 _UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
 
 
+def running_turn(live: LiveTurn) -> turn.Turn | None:
+    """Return the running turn for a client that joins, with the items that go on; None if no turn runs."""
+    record = live.record
+    if record is None:
+        return None
+    going_on = [
+        thread_item(each.so_far(), each.started.at_ms, None)
+        for each in live.open_items()
+        if each.turn_id == record.id
+    ]
+    return shown_turn(record, turn.TurnItemsView.FULL, going_on)
+
+
 class ThreadAdapter:
     """Converts the events of one thread into notifications of this API.
 
-    `now` returns seconds since 1970, `ids` are the ids that stored items of the thread have, `limits` are shared by all
-    threads, `usage` is the usage of the thread so far.
+    `now` returns seconds since 1970, `limits` are shared by all threads, `usage` is the usage of the thread so far.
     """
 
     needs_identity = outlasts_clients = runs_tools = True
@@ -65,57 +84,32 @@ class ThreadAdapter:
         self,
         thread_id: str,
         now: Callable[[], float],
-        ids: ItemIds | None = None,
         limits: AccountLimits | None = None,
         usage: TokenUsageInfo | None = None,
     ) -> None:
         self._thread_id = thread_id
         self._lines = NotificationLines(thread_id, now)
         self._news = ThreadNotices(thread_id, self._lines, limits or AccountLimits(), usage)
-        self._open = ThreadItems(ItemIds() if ids is None else ids)
-        self._items = ItemLines(thread_id, self._lines, self._open)
-        self._fold = TurnFold()
-        """Fold of the running turn."""
+        self._items = ItemLines(thread_id, self._lines)
 
-    # --- the running turn
-    @property
-    def running(self) -> TurnRecord | None:
-        """Return the running turn, with the items that have ended."""
-        return self._fold.running
+    # --- the adapter of a live conversation
+    def messages(self, event: events.SessionEvent, live: LiveTurn, *, raw: bool) -> Sequence[Message]:
+        self._take(event, live, raw=raw)
+        return self._lines.take()
 
-    def running_turn(self) -> turn.Turn | None:
-        """Return the running turn for a client that joins, with the partial items."""
-        record = self.running
-        if record is None:
-            return None
-        going_on = [
-            thread_item(each.so_far(), each.started_ms, None) for each in self._open.of_turn(record.id)
-        ]
-        return shown_turn(record, turn.TurnItemsView.FULL, going_on)
-
-    def joined(self) -> Sequence[OutboundMessage]:
+    def snapshot(self, live: LiveTurn) -> Sequence[Message]:
         """Return the notifications for a client that joins: the running turn, and the current state of each item that
         goes on.
         """
-        if (record := self.running) is not None:
+        if (record := live.record) is not None:
             shown = shown_turn(record, turn.TurnItemsView.NOT_LOADED)
             self._lines.add(turn.TURN_STARTED, thread_id=self._thread_id, turn=shown)
-        for each in self._open.all():
-            self._items.begun(each)
+        for each in live.open_items():
+            if each.turn_id is not None:
+                self._items.begun(each)
         return self._lines.take()
 
-    def item_id(self, turn_id: str, engine_id: str) -> str:
-        """Return the id by which clients know an item that goes on."""
-        opened = self._open.latest(turn_id, engine_id)
-        return engine_id if opened is None else opened.item.id
-
-    # --- the adapter of a live conversation
-    def lines(self, event: events.SessionEvent, *, subscribed: bool, raw: bool) -> Sequence[OutboundMessage]:
-        self._take(event, raw=raw)
-        lines = self._lines.take()
-        return lines if subscribed else ()
-
-    def question(self, event: events.SessionEvent) -> OutboundRequest | None:
+    def question(self, event: events.SessionEvent, live: LiveTurn) -> OutboundRequest | None:
         match event.event:
             case ElicitationQuestion() | ToolCallQuestion() | UserInputQuestion():
                 opened = None
@@ -124,7 +118,7 @@ class ThreadAdapter:
                 | PatchApprovalQuestion(call_id=id)
                 | McpCallQuestion(call_id=id)
             ):
-                opened = self._open.latest(event.turn_id, id)
+                opened = live.latest(event.turn_id, id)
             case _:
                 return None
         item = None if opened is None else opened.item
@@ -132,11 +126,11 @@ class ThreadAdapter:
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
-    ) -> Sequence[OutboundMessage]:
+    ) -> Sequence[Message]:
         self._lines.add(wire.SERVER_REQUEST_RESOLVED, thread_id=self._thread_id, request_id=request_id)
         return self._lines.take()
 
-    def status_changed(self, status: ConversationStatus) -> Sequence[OutboundMessage]:
+    def status_changed(self, status: ConversationStatus) -> Sequence[Message]:
         shown = thread_status(status)
         self._lines.add_state(THREAD_STATUS_CHANGED, None, thread_id=self._thread_id, status=shown)
         return self._lines.take()
@@ -148,13 +142,14 @@ class ThreadAdapter:
         return ()  # `thread/reverted` is sent to clients that are not subscribed, too
 
     # --- events
-    def _take(self, event: events.SessionEvent, *, raw: bool) -> None:
+    def _take(self, event: events.SessionEvent, live: LiveTurn, *, raw: bool) -> None:
         inner, turn_id = event.event, event.turn_id
-        if turn_id is not None and isinstance(inner, events.AgentMessageDelta):
-            self._items.take(turn_id, inner)
+        if isinstance(inner, events.AgentMessageDelta):
+            if live.item is not None and turn_id is not None:
+                self._items.take(inner, live.item)
         elif isinstance(inner, events.GoalUpdated | events.GoalCleared):
             self._news.goal(turn_id, inner)
-        elif isinstance(inner, TokenUsageUpdated) and self._in_review():
+        elif isinstance(inner, TokenUsageUpdated) and _in_review(live):
             pass  # a review's context is not the thread's; its usage is in the total of the next turn
         elif isinstance(inner, Notice):
             self._news.take(turn_id, inner, raw=raw)
@@ -165,60 +160,57 @@ class ThreadAdapter:
         elif isinstance(inner, events.McpServerStateChanged):
             self._news.server_state(inner)
         elif turn_id is not None and not isinstance(inner, Unshown):
-            match inner:
-                case events.TurnStarted():
-                    self._turn_started(turn_id, inner)
-                case events.TurnEnded():
-                    self._turn_ended(turn_id, inner)
-                case events.AttemptFailed(attempt=attempt, attempts=attempts):
-                    self._error(turn_id, retried_error(inner.error, attempt, attempts), will_retry=True)
-                case of_item:
-                    self._keep(turn_id, self._items.take(turn_id, of_item))
+            self._of_turn(turn_id, event, inner, live)
 
-    def _keep(self, turn_id: str, ended: Ended) -> None:
-        """Store ended items of the running turn; a turn that is over is read from the disk."""
-        for each in ended:
-            if self._is_running(turn_id):
-                self._fold.apply(events.SessionEvent("", turn_id, each))
-            message = review_message(EndedItem(each.item, each.started_at_ms, each.at_ms, each.cut))
-            if message is not None:
-                self._items.take(turn_id, events.ItemStarted(message.item, each.at_ms))
-                self._items.take(turn_id, events.ItemCompleted(message.item, each.at_ms, each.at_ms))
+    def _of_turn(self, turn_id: str, whole: events.SessionEvent, event: TurnEvent, live: LiveTurn) -> None:
+        match event:
+            case events.TurnStarted():
+                if (record := live.record) is not None:
+                    self._turn_started(record)
+            case events.TurnEnded():
+                self._turn_ended(turn_id, whole, event, live)
+            case events.AttemptFailed(attempt=attempt, attempts=attempts):
+                self._error(turn_id, retried_error(event.error, attempt, attempts), will_retry=True)
+            case of_item:
+                if live.item is not None and live.item.turn_id is not None:
+                    self._items.take(of_item, live.item)
+                if isinstance(of_item, events.ItemCompleted):
+                    self._review_ended(of_item, live)
 
-    def _is_running(self, turn_id: str) -> bool:
-        running = self.running
-        return running is not None and running.id == turn_id
-
-    def _in_review(self) -> bool:
-        return self.running is not None and self.running.kind is events.TurnKind.REVIEW
-
-    def _turn_started(self, turn_id: str, event: events.TurnStarted) -> None:
-        if self._is_running(turn_id):
+    def _review_ended(self, event: events.ItemCompleted, live: LiveTurn) -> None:
+        """Write the result of a review also as a message."""
+        if live.item is None or not isinstance(event.item, ExitedReview):
             return
-        self._fold = TurnFold()
-        self._fold.apply(events.SessionEvent("", turn_id, event))
+        review = replace(event.item, id=live.item.item.id)
+        message = review_message(EndedItem(review, event.started_at_ms, event.at_ms, event.cut))
+        if message is not None:
+            ended = events.ItemCompleted(message.item, event.at_ms, event.at_ms)
+            self._items.shown(live.item.turn_id, message.item, event.at_ms)
+            self._items.completed(live.item.turn_id, message.item, ended)
+
+    def _turn_started(self, record: TurnRecord) -> None:
         self._news.turn_started()
-        shown = shown_turn(self._fold.last, turn.TurnItemsView.NOT_LOADED)
+        shown = shown_turn(record, turn.TurnItemsView.NOT_LOADED)
         self._lines.add(turn.TURN_STARTED, thread_id=self._thread_id, turn=shown)
 
-    def _turn_ended(self, turn_id: str, event: events.TurnEnded) -> None:
-        if not self._is_running(turn_id):
-            self._fold = TurnFold()
-            if (
-                event.started_at is None
-            ):  # it ended before it did anything; else it began before the thread was followed
-                self._turn_started(turn_id, events.TurnStarted(events.TurnKind.REGULAR, None, event.ended_at))
-        self._keep(turn_id, self._items.end_turn(turn_id, int(event.ended_at * 1000)))
+    def _turn_ended(
+        self, turn_id: str, whole: events.SessionEvent, event: events.TurnEnded, live: LiveTurn
+    ) -> None:
+        if live.turn_id != turn_id and event.started_at is None:  # it ended before it did anything
+            event = replace(event, started_at=event.ended_at)
+            self._turn_started(TurnRecord(id=turn_id, started_at=float(int(event.ended_at))))
         if event.status is events.TurnStatus.FAILED:
             error = event.error or _UNEXPLAINED
             event = replace(event, error=error)
             self._error(turn_id, turn_error(error), will_retry=False)
-        self._fold.apply(events.SessionEvent("", turn_id, event))
-        shown = ended_turn(self._fold.last)
+        shown = ended_turn(live.ended(replace(whole, event=event)))
         self._lines.add(turn.TURN_COMPLETED, thread_id=self._thread_id, turn=shown)
-        self._fold = TurnFold()
 
     def _error(self, turn_id: str, error: server.TurnError, *, will_retry: bool) -> None:
         self._lines.add(
             server.ERROR, error=error, will_retry=will_retry, thread_id=self._thread_id, turn_id=turn_id
         )
+
+
+def _in_review(live: LiveTurn) -> bool:
+    return live.started is not None and live.started.kind is events.TurnKind.REVIEW

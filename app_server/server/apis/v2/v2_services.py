@@ -14,7 +14,7 @@ from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.config.tolerance import joined
 from app_server.engine.support.engine_errors import ConfigError, FilePosition
 from app_server.server.apis.v2.v2_errors import parse_thread_id, thread_not_found
-from app_server.server.conversations.adapter import OutboundMessage
+from app_server.server.conversations.adapter import Message, OutboundMessage
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.method_table import Fields, S, ServerNotification
@@ -119,15 +119,15 @@ class NotificationFilter:
         """Warnings about the settings that the client was sent before."""
         self._limits: object = wire.RateLimitSnapshot()
 
-    def wants(self, line: OutboundMessage) -> bool:
-        if line.method in self._profile.opted_out:
+    def wants(self, message: Message) -> bool:
+        if message.method in self._profile.opted_out:
             return False
-        if line.news is None:
+        if message.news is None:
             return True
-        if isinstance(line.news, str):
-            return line.news not in self.warnings
-        before, self._limits = self._limits, line.news
-        return before != line.news
+        if isinstance(message.news, str):
+            return message.news not in self.warnings
+        before, self._limits = self._limits, message.news
+        return before != message.news
 
 
 def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozenset[str]:

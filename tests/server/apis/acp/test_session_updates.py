@@ -2,13 +2,15 @@
 
 import json
 import os.path
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.apis.acp.acp_adapter import SessionAdapter
 from app_server.server.apis.acp.acp_client import AcpClient
+from app_server.server.conversations.adapter import Message
+from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.events import (
@@ -38,6 +40,7 @@ from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
 from tests.server.apis.v2.recorded import OTHER_TURN, TURN
 from tests.server.apis.v2.test_thread_order import EVENTS
+from tests.support.adapter_messages import lines_of
 
 ORDER = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 FULL = AcpClient(terminal_output=True, notices=True, compaction=True)
@@ -47,21 +50,23 @@ class Recording:
     """Adapter with a clock that the test moves."""
 
     def __init__(self, client: AcpClient | None = None) -> None:
-        self.now = 0.0
+        self.now, self.live = 0.0, LiveTurn()
         self.adapter = SessionAdapter(
             "s",
             client or AcpClient(),
             observe=lambda event: (),
             flush_at=lambda due: None,
             clock=lambda: self.now,
-            ids=ItemIds(),
         )
         self.updates: list[Json] = []
 
     # --- steps of a test
     def take(self, event: EngineEvent, turn: str | None = TURN) -> None:
-        lines = self.adapter.lines(SessionEvent("1", turn, event), subscribed=True, raw=False)
-        self.updates += [json.loads(line.data)["params"]["update"] for line in lines]
+        for each in self.live.take(SessionEvent("1", turn, event)):
+            self.add(self.adapter.messages(each, self.live, raw=False))
+
+    def add(self, messages: Sequence[Message]) -> None:
+        self.updates += [json.loads(line)["params"]["update"] for line in lines_of(messages)]
 
     def turn(self, *events: EngineEvent) -> None:
         for event in (started(), *events, ended()):
@@ -69,7 +74,7 @@ class Recording:
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        self.updates += [json.loads(line.data)["params"]["update"] for line in self.adapter.flush()]
+        self.add(self.adapter.flush())
 
     def of(self, kind: str) -> list[Json]:
         return [each for each in self.updates if each["sessionUpdate"] == kind]
@@ -112,7 +117,7 @@ def test_calls_begin_once_never_go_back_and_are_over_with_their_turn(
     for turn, event in events:
         before = len(seen.updates)
         seen.take(event, turn)
-        seen.adapter.question(SessionEvent("1", turn, event))
+        seen.adapter.question(SessionEvent("1", turn, event), seen.live)
         for update in seen.updates[before:]:
             if update["sessionUpdate"] not in ("tool_call", "tool_call_update"):
                 continue

@@ -8,6 +8,7 @@ from jsonschema import Draft7Validator
 
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.server.apis.v2.v2_adapter import ThreadAdapter
+from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
 from app_server_protocol.engine.item_values import AddFileChange, UnknownCommand
@@ -20,6 +21,7 @@ from app_server_protocol.engine.token_usage import (
 )
 from app_server_protocol.export import schemas
 from app_server_protocol.responses import InputText, MessageItem
+from tests.support.adapter_messages import lines_of
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 TURN, OTHER_TURN = "01a1fc2e-5000-7ed0-9b52-64722a96c4dc", "01a1fc2e-6000-7ed0-9b52-64722a96c4dc"
@@ -68,6 +70,7 @@ class Recording:
 
     def __init__(self, *, raw: bool = False, subscribed: bool = True) -> None:
         self.adapter = ThreadAdapter(THREAD, lambda: NOW)
+        self.live = LiveTurn()
         self.raw, self.subscribed = raw, subscribed
         self.messages: list[Json] = []
         self.emitted: list[SessionEvent] = []
@@ -79,8 +82,10 @@ class Recording:
 
     def take(self, event: SessionEvent) -> list[Json]:
         self.emitted.append(event)
-        lines = self.adapter.lines(event, subscribed=self.subscribed, raw=self.raw)
-        found = [message(line.data) for line in lines]
+        lines: list[bytes] = []
+        for each in self.live.take(event):
+            lines += lines_of(self.adapter.messages(each, self.live, raw=self.raw))
+        found = [message(line) for line in lines] if self.subscribed else []
         self.messages += found
         return found
 

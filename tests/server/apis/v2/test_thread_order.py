@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app_server.engine.turn.emitter import StartedItem
+from app_server.server.apis.v2.v2_adapter import running_turn
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.events import (
     AgentMessageDelta,
@@ -167,8 +168,9 @@ def test_no_event_is_too_much_in_any_order(events: list[tuple[str | None, Engine
     seen = Recording(raw=True)
     for turn_id, event in events:
         seen.take(SessionEvent("7", turn_id, event))
-        seen.adapter.question(seen.emitted[-1])
-        seen.adapter.running_turn()
+        seen.adapter.question(seen.emitted[-1], seen.live)
+        seen.adapter.snapshot(seen.live)
+        running_turn(seen.live)
     started = [each["item"]["id"] for each in seen.params("item/started")]
     completed = [each["item"]["id"] for each in seen.params("item/completed")]
     assert len(set(started)) == len(started)

@@ -33,6 +33,7 @@ from tests.server.apis.v2.recorded import (
     check_laws,
     command,
 )
+from tests.support.adapter_messages import lines_of
 
 
 def begun(*, subscribed: bool = True) -> tuple[Recording, TurnEmitter]:
@@ -175,8 +176,8 @@ def test_a_terminal_outlives_its_turn() -> None:
     ended = command(source=items.CommandSource.TERMINAL, status=items.ItemStatus.COMPLETED, exit_code=0)
     later.complete_detached(ended, begun, TURN)
     later.complete(command(status=items.ItemStatus.COMPLETED, exit_code=0))
-    assert seen.adapter.running is not None
-    assert [each.item.id for each in seen.adapter.running.items] == ["call-1-2"]
+    assert seen.live.record is not None
+    assert [each.item.id for each in seen.live.record.items] == ["call-1-2"]
     later.turn_ended(events.TurnStatus.COMPLETED)
     check_laws(seen.messages)
     places = [(each["turnId"], each["item"]["id"]) for each in seen.params("item/completed")]
@@ -337,5 +338,5 @@ def test_an_adapter_that_is_made_during_a_turn_keeps_the_order() -> None:
     ],
 )
 def test_the_status_of_a_thread(status: ConversationStatus, shown: Json) -> None:
-    (line,) = Recording().adapter.status_changed(status)
-    assert json.loads(line.data)["params"] == {"threadId": THREAD, "status": shown}
+    (line,) = lines_of(Recording().adapter.status_changed(status))
+    assert json.loads(line)["params"] == {"threadId": THREAD, "status": shown}

@@ -44,7 +44,7 @@ FORM = ElicitationQuestion(
 def asked(event: EngineEvent, seen: Recording | None = None) -> OutboundRequest | None:
     seen = seen or Recording()
     seen.emit("7", event, turn_id=TURN)
-    question = seen.adapter.question(seen.emitted[-1])
+    question = seen.adapter.question(seen.emitted[-1], seen.live)
     if question is not None:
         params = json.loads(question.params)
         validator("ServerRequest").validate({"id": 0, "method": question.method, "params": params})

@@ -35,7 +35,7 @@ from app_server_protocol.values import replace
 
 
 def status_text(session: AcpSession) -> str:
-    options, usage = session.options, session.adapter.news.usage
+    options, usage = session.options, session.adapter.notices.usage
     effort = f" ({options.effort} effort)" if options.effort else ""
     tokens = "none yet" if usage is None else f"{usage[0]} of {usage[1]}"
     lines = (

@@ -110,7 +110,6 @@ REPLAY_SECONDS = 30
 async def load_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
     """Load a stored session. The replay is sent before the response."""
     session, stored = await _reopen(services, params)
-    joined = session.live.subscriptions.primed(session.api)
     client, lines = services.server.client, replayed(stored, session.id, services.sessions.client)
     try:
         with anyio.move_on_after(REPLAY_SECONDS):  # other requests about this conversation wait for it
@@ -125,14 +124,13 @@ async def load_session(services: AcpServices, params: StoredSessionRequest) -> A
     if session.title is not None:
         session.send(SessionInfoUpdate(title=session.title))
     yield OpenedSession(**session.options.shown())
-    await follow(services, session, joined)
+    await follow(services, session)
 
 
 async def resume_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
     session, _ = await _reopen(services, params)
-    joined = session.live.subscriptions.primed(session.api)
     yield OpenedSession(**session.options.shown())
-    await follow(services, session, joined)
+    await follow(services, session)
 
 
 async def close_session(services: AcpServices, params: OfSession) -> None:
@@ -181,7 +179,7 @@ async def _reopen(
         assert stored is not None
     else:
         session = await join_session(services, plan, live)
-        ended = live.subscriptions.so_far.ids.copy()
+        ended = live.subscriptions.live_turn.ended_ids()
         stored = _as_joined(await conversations.read_open(path, turns=True), ended)
     if title := summary.name or summary.preview:
         session.title_from(title)

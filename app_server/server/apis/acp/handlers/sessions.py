@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os.path
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,7 +20,6 @@ from app_server.server.apis.acp.acp_session import AcpSession, Sessions
 from app_server.server.apis.acp.inbound import merged_servers
 from app_server.server.apis.acp.session_options import SessionPlan, plan_session
 from app_server.server.apis.api_services import ServerServices
-from app_server.server.conversations.adapter import OutboundMessage
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol.acp.sessions import NewSessionRequest, NewSessionResponse
@@ -172,12 +171,10 @@ def _opened(
     return session
 
 
-async def follow(services: AcpServices, session: AcpSession, joined: Sequence[OutboundMessage] = ()) -> None:
-    """Send the client the events of a session whose id it knows; first `joined`, the current state of a session that it
-    has joined.
-    """
+async def follow(services: AcpServices, session: AcpSession) -> None:
+    """Send the client the events of a session whose id it knows."""
     session.send_commands()
-    services.sessions.follow(session, joined)
+    services.sessions.follow(session)
     if session.lists_models is not None:
         services.sessions.background.start_soon(_offer_models, services, session, session.lists_models)
 

@@ -67,7 +67,7 @@ async def add_conversation_listener(
     id = services.machine.new_id()
     yield wire.AddConversationSubscriptionResponse(subscription_id=id)
     raw = params.experimental_raw_events
-    live.subscriptions.release(services.client, CONVERSATIONS, ())
+    live.subscriptions.release(services.client, CONVERSATIONS)
     services.conversations.subscribe(services.client, live, id, CONVERSATIONS, raw=raw)
     live.subscriptions.remove(services.client, JOINING)
 

@@ -12,7 +12,7 @@ from app_server.engine.thread_origin import Origin, StoredRollout, SuppliedHisto
 from app_server.server.apis.api_services import ServerServices, resolved_patch
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v1.handlers.conversations import JOINING, overrides
-from app_server.server.apis.v1.v1_adapter import CONVERSATIONS, ConversationAdapter
+from app_server.server.apis.v1.v1_adapter import CONVERSATIONS
 from app_server.server.conversations.live import LiveConversation
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId, SessionOrigin
@@ -65,11 +65,8 @@ async def _join(
         change = resolved_patch(overrides(given), config)
         session.do(ChangeSettings(session.facts.permitted(change)))
     if subscriptions.hold(services.client, JOINING, CONVERSATIONS) is not None:
-        so_far = subscriptions.so_far
-        events = (*so_far.events(), *(each.event for each in live.questions.open))
-        adapter = ConversationAdapter(live.id, so_far.ids)
-        told = [line for event in events for line in adapter.lines(event, subscribed=True, raw=False)]
-        subscriptions.hold_first(services.client, CONVERSATIONS, told)
+        for question in live.questions.open:
+            subscriptions.show(services.client, question.event, CONVERSATIONS)
     if live.rollout_path is None:
         return ()
     return (await services.stored.get().read_open(live.rollout_path, messages=True)).messages

@@ -193,7 +193,7 @@ async def thread_fork(context: ThreadContext, params: ThreadForkParams) -> Async
         await _copy_name(context, id, live)
         found = await context.reading.whole(live)
         if found is not None:
-            live.subscriptions.so_far.ids = found.ids
+            live.subscriptions.live_turn.ids = found.ids
         live.subscriptions.adapter(context.api, context.client)
         stored = () if found is None else found.turns
         turns = () if params.exclude_turns else await threads.all_turns(context, live, stored)

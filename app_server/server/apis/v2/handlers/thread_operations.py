@@ -119,12 +119,12 @@ async def terminals_list(
     after = -1 if params.cursor is None else _number(params.cursor, "invalid cursor", "cursor")
     rest = [each for each in live.session.terminals() if each.number > after]
     page = rest if params.limit is None else rest[: max(params.limit, 1)]
-    adapter = context.reading.live.adapter(live)
+    turn = context.reading.live.live_turn(live)
     usages = await live.session.usage_of(page)
     return wire.ThreadBackgroundTerminalsListResponse(
         data=tuple(
             wire.ThreadBackgroundTerminal(
-                item_id=adapter.item_id(each.turn_id, each.item.id),
+                item_id=turn.item_id(each.turn_id, each.item.id),
                 process_id=str(each.number),
                 command=each.line,
                 cwd=each.item.cwd,

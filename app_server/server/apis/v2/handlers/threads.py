@@ -15,7 +15,6 @@ from app_server.engine.session.facade import SessionFacts
 from app_server.engine.session.session_commands import ChangeSettings
 from app_server.engine.storage.pagination import PageRequest
 from app_server.engine.storage.rollout_names import conversation_of
-from app_server.engine.storage.turn_fold import ItemIds
 from app_server.engine.support.engine_errors import (
     UNREADABLE_CONFIG,
     BeyondClientRights,
@@ -44,7 +43,7 @@ from app_server.server.apis.v2.thread_settings import (
     thread_status,
 )
 from app_server.server.apis.v2.turn_shapes import whole_turns
-from app_server.server.apis.v2.v2_adapter import ThreadAdapter
+from app_server.server.apis.v2.v2_adapter import ThreadAdapter, running_turn
 from app_server.server.apis.v2.v2_errors import parse_thread_id, rollout_not_found
 from app_server.server.apis.v2.v2_services import SUBSCRIPTION, ThreadContext, ThreadNotifier, ThreadServices
 from app_server.server.conversations.adapter import ApiId, ConversationApi
@@ -97,9 +96,7 @@ async def thread_resume(
         _change_settings(context, live, params)
     joins = live.joining(context.client, SUBSCRIPTION, context.api)
     with live.kept(), joins as joining:
-        adapter = context.reading.live.adapter(live)
-        running, told = adapter.running_turn(), () if joining.begun is None else adapter.joined()
-        status = live.status
+        running, status = running_turn(context.reading.live.live_turn(live)), live.status
         turns = () if params.exclude_turns else await all_turns(context, live, stored)
         if joining.begun is not None and not params.exclude_turns:
             turns = _as_joined(turns, running, joining.begun)
@@ -120,7 +117,7 @@ async def thread_resume(
         )
         tell_usage()
         # Open questions are asked again, and all later events are sent.
-        joining.enter(told)
+        joining.enter()
     if (goal := live.session.facts.goal) is not None:
         context.notifier.notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown_goal(live.id, goal))
 
@@ -363,10 +360,10 @@ def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> Share
     conversations, machine = services.conversations, services.machine
     limits = services.shared.get(AccountLimits, AccountLimits)
 
-    def new_adapter(thread_id: str, ids: ItemIds) -> ThreadAdapter:
+    def new_adapter(thread_id: str) -> ThreadAdapter:
         live = conversations.find(thread_id)
         used = None if live is None else live.session.facts.usage
-        return ThreadAdapter(thread_id, machine.wall_clock, ids, limits, used)
+        return ThreadAdapter(thread_id, machine.wall_clock, limits, used)
 
     api = ConversationApi(ApiId("v2"), new_adapter)
 
