@@ -1,8 +1,8 @@
 """The decoder of rollouts: the lines of a file to the events of its conversation. `encode` is its counterpart. Pure.
 
 Everything that shows a stored conversation is a fold over these events: turns with their items (`turn_fold`), the
-events of the conversation API (`shown_messages`), previews and texts to search (`thread_summary`), the offsets of turns
-(`turn_index`). So all APIs show the same, whichever program wrote the file:
+events of the conversation API (`conversation_fold`), the offsets of turns (`turn_index`). Summaries need no turns, and
+take messages from `message_in`. So all APIs show the same, whichever program wrote the file:
 
 1. A line that was stored with identity contains ids and times. Older files have neither: a turn begins with a message
    of the user, and ids are derived from the conversation's id and the line number, so that every reading yields the
@@ -288,6 +288,22 @@ class RolloutDecoder(TurnEdges):
         if self._reasoning is not None:
             self._item(out, self._reasoning.item(), self._reasoning.times, self._turn)
             self._reasoning = None
+
+
+def message_in(record: StoredRecord) -> items.UserMessage | items.AgentMessage | None:
+    """Return the message in one line as the decoder reads it, for summaries, which need no turns; None if the line has
+    none, or if another line has the whole message.
+    """
+    if record.kind != "event_msg" or record.is_repetition:
+        return None
+    name, item = record.name, None
+    if name in (ITEM_COMPLETED, TURN_ITEM):
+        item = item_of_line(name, record.value() or {})
+    elif name in ("user_message", "agent_message"):
+        payload = record.value() or {}
+        if "item_id" not in payload or "turn_id" in payload:
+            item = older_item("", payload or {"type": name}, after_compaction=False)
+    return item if isinstance(item, items.UserMessage | items.AgentMessage) else None
 
 
 def _repeats(review: items.ExitedReview, item: items.Item) -> bool:

@@ -17,7 +17,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from app_server.engine.storage import disk
-from app_server.engine.storage.decode import RolloutDecoder
+from app_server.engine.storage.decode import message_in
 from app_server.engine.storage.disk import opened
 from app_server.engine.storage.line_reader import raw_lines, turn_contexts
 from app_server.engine.storage.pagination import StoredHead, ThreadSummary
@@ -37,8 +37,7 @@ from app_server.engine.storage.rollout_names import conversation_of
 from app_server.engine.storage.segments import head_lines, opened_whole
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.events import ItemCompleted, SessionEvent, TurnRenamed
-from app_server_protocol.engine.items import AgentMessage, UserMessage
+from app_server_protocol.engine.items import UserMessage
 from app_server_protocol.event_items import TextInput
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rollout import GitInfo
@@ -90,7 +89,6 @@ def read_stored_thread(path: Path) -> StoredThread:
         status = os.fstat(fd)
         meta: dict[str, Json] | None = None
         preview: str | None = None
-        decoder = RolloutDecoder("")
         for raw in islice(head_lines(path, fd, MAX_HEAD_BYTES), MAX_HEAD_LINES):
             record = read_record(raw.data)
             if record is None:
@@ -98,9 +96,8 @@ def read_stored_thread(path: Path) -> StoredThread:
             if meta is None and record.kind == "session_meta":
                 found = record.value()
                 meta = found if found is not None and is_session_meta(found) else None
-            elif preview is None and record.kind == "event_msg":
-                messages = user_messages(decoder.take(raw.number, record))
-                preview = next(map(preview_of, messages), None)
+            elif preview is None and isinstance(message := message_in(record), UserMessage):
+                preview = preview_of(message)
             if meta and preview is not None:
                 break
         if meta is None:
@@ -123,15 +120,6 @@ def read_stored_thread(path: Path) -> StoredThread:
             effort=text_of(settings, "further_effort") or text_of(settings, "effort"),
         )
         return StoredThread(head, path, FileState.of(status), preview is not None)
-
-
-def user_messages(decoded: Iterable[SessionEvent | TurnRenamed]) -> Iterator[UserMessage]:
-    for event in decoded:
-        match event:
-            case SessionEvent(event=ItemCompleted(item=UserMessage() as item)):
-                yield item
-            case _:
-                pass
 
 
 def preview_of(message: UserMessage) -> str:
@@ -201,28 +189,18 @@ _MESSAGE: Final = re.compile(rb'(?:_m|M)essage"')
 
 def read_message_text(path: Path) -> str:
     """Return the messages of a file in their order, separated by line ends. Raises `RolloutUnreadable`."""
-    texts, length, decoder = list[str](), 0, RolloutDecoder(conversation_of(path.name, ""))
+    texts, length = list[str](), 0
     with opened_whole(path) as fd:
         for raw in counting_lines(fd):
             if _MESSAGE.search(raw.data) is None or (record := read_record(raw.data)) is None:
                 continue
-            for text in _texts_in(decoder.take(raw.number, record)):
-                texts.append(text)
-                length += len(text) + 1
+            if (message := message_in(record)) is None:
+                continue
+            texts.append(request_in(message.text) if isinstance(message, UserMessage) else message.text)
+            length += len(texts[-1]) + 1
             if length >= SEARCHED_CHARACTERS:
                 break
     return "\n".join(texts)[:SEARCHED_CHARACTERS]
-
-
-def _texts_in(decoded: Iterable[SessionEvent | TurnRenamed]) -> Iterator[str]:
-    for event in decoded:
-        match event:
-            case SessionEvent(event=ItemCompleted(item=UserMessage() as item)):
-                yield request_in(item.text)
-            case SessionEvent(event=ItemCompleted(item=AgentMessage() as item)):
-                yield item.text
-            case _:
-                pass
 
 
 def snippet(text: str, term: str) -> str | None:
