@@ -17,21 +17,29 @@ def main() -> None:
     The proxy is checked first, because it takes a fifth of the time that importing anything else takes.
     """
     _import_nothing_from_here()
-    from app_server.server.proxy.fast_argv import proxy_options  # noqa: PLC0415  behind the change of the path
+    from app_server.server.proxy.server_options import read_options  # noqa: PLC0415  behind the change of the path
 
-    options = proxy_options(sys.argv[1:], os.environ)
-    if options is None:
-        status = _run()
-    else:
+    options = read_options(sys.argv[1:])
+    if options is not None and _is_proxy(options):
         from app_server.server.proxy.proxy_command import run_proxy  # noqa: PLC0415  the others need none of it
 
         status = run_proxy(options, os.environ)
+    else:
+        status = _run(options)
     os._exit(status)
 
 
-def _run() -> int:
-    """Run any other command. Until a command handles Ctrl-C, that ends the process, because nothing needs to be cleaned
-    up by then.
+def _is_proxy(options: dict[str, object]) -> bool:
+    if options["command"] == "proxy":
+        return True
+    from app_server.server.proxy.sharing import is_shared  # noqa: PLC0415  a proxy needs none of it
+
+    return is_shared(options, os.environ)
+
+
+def _run(options: dict[str, object] | None) -> int:
+    """Run any other command. `options` are those of a server, None if argparse has to parse the command line. Until a
+    command handles Ctrl-C, that ends the process, because nothing needs to be cleaned up by then.
     """
     import gc  # noqa: PLC0415  see above
     import signal  # noqa: PLC0415
@@ -43,7 +51,7 @@ def _run() -> int:
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
     from app_server.cli.dispatch import main as run  # noqa: PLC0415  takes a while
 
-    status = run()
+    status = run(sys.argv[1:], options)
     sys.stderr.flush()
     return status
 

@@ -30,7 +30,19 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.cli.dispatch",
     },
     {
-        "app_server.cli.parser",
+        "app_server.cli.parse_command",
+    },
+    {
+        "app_server.cli.commands",
+    },
+    {
+        "app_server.cli.command_parser",
+        "app_server.cli.run_server",
+        "app_server.cli.startup_options",
+    },
+    {
+        "app_server.cli.arguments",
+        "app_server.cli.command_table",
     },
     {
         "app_server.cli.batch",
@@ -351,7 +363,8 @@ LATE_IMPORTS = {
     "app_server.server.proxy.spawn": "where there is no server to be the proxy of, and for servers that listen",
     "app_server.server.daemon": "a server that clients share, and commands about it",
     "app_server.server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
-    "app_server.cli.parser": "argparse, which a server that is started as editors do does without",
+    "app_server.cli.commands": "each with the first command line that names it",
+    "app_server.cli.parse_command": "argparse, which a server that is started as editors do does without",
     "app_server.engine.auth.account_usage": "only where a client asks how much of a ChatGPT account is used up",
     "app_server.engine.auth.browser": "the same as the issuer",
     "app_server.engine.auth.issuer": "only to log in, to refresh a login, to log out",
@@ -414,6 +427,8 @@ LATE_IMPORTS = {
     "pydantic": "for who reads what a server sends",
     "rich": "an extra",
     "shtab": "for completion alone",
+    "shutil": "for help alone",
+    "app_server.cli.startup_options": "for the options of a server that are handled before it starts",
     "app_server.cli.inspect": "a command of its own, whose page is an extra",
     "app_server.server.bootstrap": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
@@ -444,7 +459,10 @@ START = (
     *(
         "app_server.__main__",
         "app_server.cli.dispatch",
-        "app_server.cli.parser",
+        "app_server.cli.arguments",
+        "app_server.cli.command_parser",
+        "app_server.cli.commands",
+        "app_server.cli.run_server",
         "app_server.server.proxy",
         "app_server.server.bootstrap",
     ),
@@ -769,10 +787,10 @@ def test_the_protocol_knows_nobody() -> None:
 @pytest.mark.parametrize(
     ("package", "users"),
     [
-        ("app_server_protocol.export", {"app_server.cli.parser.generate_args"}),
+        ("app_server_protocol.export", {"app_server.cli.commands.generate"}),
         ("app_server.cli.settings_reference", set()),
         ("app_server.server.providers_reference", set()),
-        ("app_server.cli.doctor.doctor_command", {"app_server.cli.parser.doctor_args"}),
+        ("app_server.cli.doctor.doctor_command", {"app_server.cli.commands.doctor"}),
     ],
 )
 def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None:
@@ -1185,7 +1203,7 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
         ),
         # `exec` loads only what one turn needs.
         (
-            "from app_server.cli.parser.command_parser import parse; parse(['exec', 'hi'])\n"
+            "from app_server.cli.parse_command import parse; parse(['exec', 'hi'])\n"
             "import app_server.cli.exec.exec_run, app_server.server.engine_composition\n"
             "from app_server.server.apis.v2.v2_routes import HANDLERS\n"
             "HANDLERS.load_for('thread/start'); HANDLERS.load_for('turn/start')",
@@ -1232,7 +1250,7 @@ def test_what_comes_first_loads_nothing_of_what_comes_later(code: str, others: t
 
 def test_a_server_loads_nothing_that_only_few_need() -> None:
     """Each of these modules takes memory for as long as the server runs."""
-    libraries = "argparse difflib html jsonschema tomlkit app_server.cli.parser"
+    libraries = "argparse difflib html jsonschema tomlkit app_server.cli.command_parser"
     rare = {
         *libraries.split(),
         "app_server.engine.auth.account_usage",

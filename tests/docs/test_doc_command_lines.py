@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from app_server.cli.parser.command_parser import FAMILIES, all_commands, parse
+from app_server.cli.command_table import COMMANDS
+from app_server.cli.parse_command import all_parsers, parse
 from tests.docs.markdown_blocks import ROOT, blocks, pages, prose
 
 OF_THEIR_TIME = ("CHANGELOG.md", "docs/adr/")
 PAGES = [page for page in pages() if not str(page.relative_to(ROOT)).startswith(OF_THEIR_TIME)]
 INLINE = re.compile(r"`(app-server\b[^`\n]*)`")
 ENDS = ("|", "||", "&", "&&", ";", "(", ")", "<", ">", ">>", "<<", ";;")
-NAMES = {*FAMILIES, *(command.name for command in all_commands())}
+NAMES = {*COMMANDS, *(command.name for command in all_parsers())}
 """Names of commands. A name alone refers to the command and is not checked as a command line, because some need more
 arguments.
 """

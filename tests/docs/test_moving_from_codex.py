@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app_server.cli.parser.command_parser import FAMILIES, all_commands
+from app_server.cli.command_table import COMMANDS
+from app_server.cli.parse_command import all_parsers
 from app_server.engine.config.config_values import Config, SettingsSource
 from app_server.engine.config.settings_service import load_config
 from tests.docs.markdown_blocks import ROOT
@@ -51,7 +52,7 @@ def test_what_is_said_to_be_unknown_is_a_warning_and_gives_nothing(text: str, tm
 def test_each_command_of_codex_that_has_the_same_words_here_has_them() -> None:
     rows = [line.split("|") for line in PAGE.splitlines() if line.endswith("| the same words | |")]
     assert len(rows) > 2
-    known = {*FAMILIES, *(command.name for command in all_commands())}
+    known = {*COMMANDS, *(command.name for command in all_parsers())}
     for _, theirs, *_ in rows:
         family = ""
         for words in re.findall(r"`([^`]+)`", theirs):

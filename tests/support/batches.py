@@ -21,7 +21,7 @@ from app_server.cli.batch import batch_command
 from app_server.cli.batch.batch_command import run_plan
 from app_server.cli.batch.local import Workers
 from app_server.cli.batch.worker import work
-from app_server.cli.parser.command_parser import parse
+from app_server.cli.parse_command import parse
 from app_server.client.command_line import InvalidCommandLine
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.server.transport.memory import MemoryTransport, memory_pair
@@ -188,7 +188,7 @@ class BatchWorld:
         )
         if verb in ("", "retry"):
             words += ["--jobs", str(jobs)]
-        args = parse(["batch", *filter(None, [verb]), *words]).args
+        args = parse(["batch", *filter(None, [verb]), *words])
         self.monkeypatch.setattr(os, "environ", dict(self.environment))
         try:
             with anyio.fail_after(WHOLE_BATCH):

@@ -8,8 +8,17 @@ import argparse
 import json
 import os
 from collections.abc import Mapping
+from typing import Final
 
-from app_server.cli.admin.one_shot import CommandFailed, eprint, settings_place, show, show_json
+from app_server.cli.admin.one_shot import (
+    CommandFailed,
+    Run,
+    eprint,
+    one_shot,
+    settings_place,
+    show,
+    show_json,
+)
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.engine.config.config_values import CliOverrides
@@ -70,3 +79,10 @@ async def _write(server: AppServer, key: str, value: Json) -> None:
 def _plain(value: Json) -> str:
     """Return a value in the form for scripts: a text without quotes, any other value as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+COMMANDS: Final[Mapping[str, Run]] = {
+    "config get": one_shot(show_setting),
+    "config set": one_shot(write_setting),
+    "config unset": one_shot(remove_setting),
+}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-from app_server.cli.admin.one_shot import show, show_json
+from app_server.cli.admin.one_shot import Run, one_shot, show, show_json
 from app_server.client.app_server import AppServer
 from app_server.engine.config.model_rows import EffortLevel, ModelRow
 from app_server.engine.model.catalogue import bundled, find_model
@@ -78,3 +80,9 @@ def _json(row: ModelRow) -> Json:
         "context_window": window,
         "max_context_window": row.max_context_window or window,
     }
+
+
+COMMANDS: Final[Mapping[str, Run]] = {
+    "features list": one_shot(list_features),
+    "debug models": one_shot(list_models),
+}

@@ -9,10 +9,10 @@ import getpass
 import os
 import sys
 import webbrowser
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
-from app_server.cli.admin.one_shot import CommandFailed, eprint, misused, run_one_shot
+from app_server.cli.admin.one_shot import CommandFailed, Run, eprint, misused, one_shot, run_one_shot
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.client.events import ServerEvent
@@ -133,3 +133,10 @@ async def login_ended(events: AsyncIterator[ServerEvent], kind: type[Completed],
             eprint(said)
             return
     raise CommandFailed("the server ended before the login did")
+
+
+COMMANDS: Final[Mapping[str, Run]] = {
+    "login": run_login,
+    "login status": one_shot(login_status),
+    "logout": one_shot(log_out),
+}

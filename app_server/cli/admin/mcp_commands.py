@@ -6,9 +6,10 @@ import argparse
 import json
 import shutil
 from collections.abc import Mapping
+from typing import Final
 
 from app_server.cli.admin.login_commands import login_ended, open_page
-from app_server.cli.admin.one_shot import CommandFailed, eprint, show, show_json
+from app_server.cli.admin.one_shot import CommandFailed, Run, eprint, one_shot, show, show_json
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server_protocol.encoding import Json
@@ -150,3 +151,11 @@ def _offer(status: wire.McpServerStatus) -> str:
     tools = ", ".join(sorted(status.tools)) or "no tools"
     login = " (not logged in)" if status.auth_status is wire.McpAuthStatus.NOT_LOGGED_IN else ""
     return f"{tools}{login}"
+
+
+COMMANDS: Final[Mapping[str, Run]] = {
+    "mcp list": one_shot(list_servers),
+    "mcp add": one_shot(add_server),
+    "mcp remove": one_shot(remove_server),
+    "mcp login": one_shot(log_in),
+}

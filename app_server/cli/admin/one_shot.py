@@ -24,8 +24,11 @@ from app_server.server.bootstrap.server_process import end_loading
 from app_server.server.bootstrap.standard_streams import check_stdout, complain
 from app_server_protocol.encoding import Json
 
-Errand = Callable[[AppServer, argparse.Namespace], Awaitable[None]]
+OneShot = Callable[[AppServer, argparse.Namespace], Awaitable[None]]
 """Operation of a command. Raises AppServerError, InvalidCommandLine."""
+
+Run = Callable[[argparse.Namespace], int]
+"""Function that runs a command, and returns the exit status."""
 
 
 class CommandFailed(AppServerError):
@@ -36,7 +39,12 @@ class CommandFailed(AppServerError):
         self.advice = advice
 
 
-def run_one_shot(args: argparse.Namespace, command: Errand) -> int:
+def one_shot(command: OneShot) -> Run:
+    """Return the function that runs an operation as a command."""
+    return lambda args: run_one_shot(args, command)
+
+
+def run_one_shot(args: argparse.Namespace, command: OneShot) -> int:
     """Run a command on a server with the settings of its command line. Return the exit status."""
     check_stdout()
     try:
@@ -48,7 +56,7 @@ def run_one_shot(args: argparse.Namespace, command: Errand) -> int:
     return command_line.INTERRUPTED if status is None else status
 
 
-async def _done(args: argparse.Namespace, overrides: CliOverrides, command: Errand) -> int:
+async def _done(args: argparse.Namespace, overrides: CliOverrides, command: OneShot) -> int:
     warnings = command_line.EarlyWarnings(lambda text: eprint(f"warning: {text}"))
     try:
         async with one_server(overrides, lambda text, event: warnings.add(text)) as server:

@@ -7,16 +7,18 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from app_server.cli.admin.one_shot import (
     CommandFailed,
+    Run,
     agreed,
     eprint,
     misused,
+    one_shot,
     run_one_shot,
     show,
     show_json,
@@ -169,3 +171,14 @@ def _facts(thread: Thread) -> dict[str, str]:
 
 def _time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+COMMANDS: Final[Mapping[str, Run]] = {
+    "threads list": one_shot(list_threads),
+    "threads show": one_shot(show_thread),
+    "threads export": one_shot(export_thread),
+    "threads rename": one_shot(rename_thread),
+    "threads archive": one_shot(archive_threads),
+    "threads unarchive": one_shot(unarchive_threads),
+    "threads delete": run_delete,
+}

@@ -36,7 +36,7 @@ from app_server.in_process import InProcessConnector
 from app_server.server.bootstrap.overrides import cli_overrides
 from app_server.server.bootstrap.server_process import end_loading
 from app_server.server.bootstrap.standard_streams import check_stdout, complain, take_stdout
-from app_server.server.proxy.fast_argv import is_sharing_wanted
+from app_server.server.proxy.sharing import is_sharing_wanted
 from app_server_protocol.v2.server import WarningNotification
 from app_server_protocol.v2.settings import ReadOnlySandboxPolicy
 from app_server_protocol.values import replace

@@ -179,7 +179,7 @@ class SharingSettings(Struct, frozen=True, kw_only=True):
     """Settings of a shared server. In a client's own server none of them has an effect."""
 
     shared: bool = False
-    """Whether clients share one server. `server.proxy.fast_argv` reads it before anything else is loaded."""
+    """Whether clients share one server. `server.proxy.sharing` reads it before anything else is loaded."""
     idle_exit_minutes: float = 30
     """Time until the server exits if it has no client and no work, in minutes; 0 for never."""
     drain_seconds: float = 60

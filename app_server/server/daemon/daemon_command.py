@@ -35,7 +35,7 @@ from app_server.server.proxy.connect import (
     is_there,
 )
 from app_server.server.proxy.probe_socket import signature
-from app_server.server.proxy.proxy_command import settings_words
+from app_server.server.proxy.server_options import OF_CLIENTS, option_words
 from app_server.server.proxy.spawn import StartFailed, server_command, start_server
 
 NOT_RUNNING = "notRunning"
@@ -304,7 +304,7 @@ def run_daemon(command: str, options: Mapping[str, Any]) -> int:
     """Run one of the commands, with the options that were given, by name; return the exit status."""
     daemon = Daemon(home_folder(os.environ), os.environ, json=bool(options.get("json")))
     now = bool(options.get("now"))
-    words = [*(f"--listen={each}" for each in options.get("listen", ())), *settings_words(options)]
+    words = [*(f"--listen={each}" for each in options.get("listen", ())), *option_words(options, OF_CLIENTS)]
     try:
         match command:
             case "start":

@@ -14,6 +14,7 @@ from app_server.engine.support.home import home_folder
 from app_server.engine.support.socket_paths import BadSocketPath, SocketPaths, place_at
 from app_server.server.proxy.connect import MOST_BYTES, NotRunning, ProxyRefused, is_there, meet, preface
 from app_server.server.proxy.relay import DIED, Relay
+from app_server.server.proxy.server_options import OF_CLIENTS, option_words
 
 TYPE_CHECKING = False
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 else:
     import _signal  # cheaper than `signal`, which makes enumerations first
-
-SETTINGS = ("config", "profile", "model", "sandbox", "ask_for_approval", "enable", "disable")
-"""Options that apply to the conversations that this client opens."""
 
 
 class ServeDirectly(Exception):
@@ -87,7 +85,7 @@ def _preface(options: Mapping[str, object], environment: Mapping[str, str]) -> b
         cwd = "/"
     more: dict[str, object] = {
         "all_threads": bool(options.get("all_threads")),
-        "options": {name: options[name] for name in SETTINGS if name in options},
+        "options": {each.name: options[each.name] for each in OF_CLIENTS if each.name in options},
     }
     api = options.get("api")
     return preface(os.getpid(), None if api is None else str(api), cwd, dict(environment), more)
@@ -101,17 +99,7 @@ def _serve_alone(options: Mapping[str, object]) -> int:
 
 def words_alone(options: Mapping[str, object]) -> list[str]:
     """Return the words of a command line that starts a server with the same options, and without a proxy."""
-    return [*(["acp"] if options.get("api") == "acp" else []), *settings_words(options), "--stdio"]
-
-
-def settings_words(options: Mapping[str, object]) -> list[str]:
-    """Return the words of a command line with the same settings."""
-    words: list[str] = []
-    for name in SETTINGS:
-        given = options.get(name)
-        values = given if isinstance(given, list) else [] if given is None else [given]
-        words += [f"--{name.replace('_', '-')}={value}" for value in values]
-    return words
+    return [*(["acp"] if options.get("api") == "acp" else []), *option_words(options, OF_CLIENTS), "--stdio"]
 
 
 def replace_closed() -> None:

@@ -14,7 +14,7 @@ import pytest
 from app_server.cli.batch import out_folder
 from app_server.cli.batch.batch_command import run_batch
 from app_server.cli.batch.out_folder import OutFolder
-from app_server.cli.parser.command_parser import parse
+from app_server.cli.parse_command import parse
 from app_server_protocol.encoding import Json
 from tests.support.batches import Author, BatchWorld, agrees, writes
 from tests.support.program import SCRIPT
@@ -326,7 +326,7 @@ def test_a_wrong_command_line_is_2_and_says_what_was_expected(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "home"))
     try:
-        status = run_batch(parse(words).args)
+        status = run_batch(parse(words))
     except SystemExit as left:
         status = int(left.code or 0)
     assert status == 2

@@ -18,7 +18,7 @@ import pytest
 from app_server.cli.exec.exec_options import ExecOptions, exec_options
 from app_server.cli.exec.exec_report import TextReport
 from app_server.cli.exec.exec_run import report_of, reported_status
-from app_server.cli.parser.command_parser import parse
+from app_server.cli.parse_command import parse
 from app_server.client import AppServer
 from app_server.client.command_line import InvalidCommandLine
 from app_server.client.turn_handle import TurnResult
@@ -45,7 +45,7 @@ def options_of(root: Path, *arguments: str, stdin: str = "") -> ExecOptions:
     """Return the options of a command line; its folder is `workspace` if it names none."""
     piped = root / "stdin"
     piped.write_bytes(os.fsencode(stdin))
-    args = parse(["exec", "--cd", str(root / "workspace"), *arguments]).args
+    args = parse(["exec", "--cd", str(root / "workspace"), *arguments])
     with piped.open() as opened:
         return exec_options(args, opened, io.StringIO())
 
@@ -193,7 +193,7 @@ def test_what_is_piped_is_added_to_the_words(root: Path) -> None:
         open("/dev/zero") as endless,
         pytest.raises(InvalidCommandLine, match="stdin has more than 4194304 bytes"),
     ):
-        exec_options(parse(["exec", "--cd", str(root), words]).args, endless, io.StringIO())
+        exec_options(parse(["exec", "--cd", str(root), words]), endless, io.StringIO())
 
 
 async def test_a_stored_thread_gives_no_rights(root: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.cli.parser.command_parser import parse
+from app_server.cli.parse_command import parse
 from app_server.client.command_line import InvalidCommandLine
 from tests.cli.exec.test_exec_command import options_of, run
 from tests.support.scripted_model import ScriptedModel, calls, failure, reply, says, script
@@ -192,7 +192,7 @@ def test_an_option_that_cannot_be_used_says_what_was_expected(
 
 @pytest.mark.parametrize(("text", "seconds"), [("2", 2.0), ("90s", 90.0), ("1.5m", 90.0), ("2h", 7200.0)])
 def test_times_have_units(text: str, seconds: float) -> None:
-    assert parse(["exec", "--timeout", text, "hi"]).args.timeout == seconds
+    assert parse(["exec", "--timeout", text, "hi"]).timeout == seconds
 
 
 def test_a_thread_that_is_resumed_is_stored(root: Path) -> None:

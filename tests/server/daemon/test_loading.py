@@ -34,7 +34,7 @@ def test_a_server_that_has_loaded_everything_has_no_front_end() -> None:
         "from app_server.server.daemon.preload import load_everything; load_everything()"
     )
     others = (
-        *("app_server.cli.chat", "app_server.client", "app_server.cli.parser", "app_server.cli.demo"),
+        *("app_server.cli.chat", "app_server.client", "app_server.cli.commands", "app_server.cli.demo"),
         *("app_server.cli.exec", "app_server.cli.inspect", "app_server.cli.admin", "app_server.cli.batch"),
     )
     assert {name for name in loaded if any(inside(name, other) for other in others)} == set()

@@ -17,7 +17,6 @@ from app_server.server.bootstrap.overrides import cli_overrides
 from app_server.server.bootstrap.standard_streams import complain
 
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "analytics_default_enabled": "nothing is reported to anybody",
     "startup_sign_out": "logins are not managed by an organization; `app-server logout` forgets one",
     "startup_client_info": "a client names itself in `initialize`",
     "cloud_skills_snapshot": "skills are files, of the home and of the workspace",
@@ -31,7 +30,7 @@ def checked_status(options: Mapping[str, Any]) -> int | None:
     not as strict as requested. None if it serves.
     """
     for name, why in WITHOUT_EFFECT.items():
-        if options.get(name) and name != "analytics_default_enabled":  # an editor gives this option each time
+        if options.get(name):
             complain("app-server", f"--{name.replace('_', '-')} has no effect", why)
     strict, printing = options.get("strict_config"), options.get("print_startup_config")
     if not strict and not printing:

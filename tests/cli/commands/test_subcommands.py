@@ -3,21 +3,18 @@
 import json
 import shlex
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from app_server.cli.parser.arguments import Subcommand
-from app_server.cli.parser.command_parser import FAMILIES, GROUPS, MODULES, all_commands, parse
-from app_server.cli.parser.startup_options import checked_status
+from app_server.cli import commands
+from app_server.cli.command_parser import CommandParser
+from app_server.cli.command_table import COMMANDS, GROUPS
+from app_server.cli.parse_command import all_parsers, parse
+from app_server.cli.startup_options import checked_status
 
-COMMANDS = all_commands()
-NAMES = [command.name for command in COMMANDS]
-
-
-def names_in(module: str) -> list[str]:
-    return [command.name for command in import_module(f"app_server.cli.parser.{module}").COMMANDS]
+PARSERS = all_parsers()
+NAMES = [command.name for command in PARSERS]
 
 
 def ended(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int | str | None, str, str]:
@@ -28,9 +25,9 @@ def ended(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[int
     return ending.value.code, said.out, said.err
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+@pytest.mark.parametrize("command", PARSERS, ids=NAMES)
 def test_a_command_helps_with_two_or_three_examples(
-    command: Subcommand, capsys: pytest.CaptureFixture[str]
+    command: CommandParser, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert 2 <= len(command.examples) <= 3
     if command.name == "app-server":
@@ -43,26 +40,36 @@ def test_a_command_helps_with_two_or_three_examples(
     assert ended(["help", *command.name.split()], capsys) == (0, helped, "")
 
 
-@pytest.mark.parametrize("line", [example for command in COMMANDS for example in command.examples], ids=str)
+@pytest.mark.parametrize("line", [example for command in PARSERS for example in command.examples], ids=str)
 def test_an_example_is_a_command_line(line: str) -> None:
     words = shlex.split(line.rpartition(" | ")[2].partition(" > ")[0], comments=True)
     parse(words[words.index("app-server") + 1 :])
 
 
-def test_every_name_stands_once_and_its_family_is_described() -> None:
-    written = [name for module in {*MODULES.values()} for name in names_in(module)]
-    assert sorted(written) == sorted(set(NAMES))
-    firsts = {name.partition(" ")[0] for name in NAMES if " " in name}
-    assert FAMILIES.keys() == firsts - set(NAMES)
+def test_the_example_of_a_group_is_one_of_its_first_command_with_examples() -> None:
+    for group in GROUPS:
+        first = next(iter(group.commands))
+        examples = [
+            each for command in PARSERS if command.name.split()[0] == first for each in command.examples
+        ]
+        assert group.example in examples
+
+
+def test_a_module_of_a_command_is_one_that_exists_and_has_a_name() -> None:
+    folder = Path(commands.__file__).parent
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == {
+        command.module for command in COMMANDS.values()
+    }
+    assert len(NAMES) == len(set(NAMES))
 
 
 def test_the_overview_has_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
     status, helped, _ = ended(["--help"], capsys)
     assert status == 0
-    for group, words in GROUPS.items():
-        block = next(each for each in helped.split("\n\n") if each.startswith(f"{group}\n"))
+    for group in GROUPS:
+        block = next(each for each in helped.split("\n\n") if each.startswith(f"{group.title}\n"))
         listed = {line.split()[0] for line in block.splitlines() if line.startswith("  ")} - {"$"}
-        assert listed == words.keys()
+        assert listed == group.commands.keys()
         assert "\n  $ app-server" in block
     assert ended(["help"], capsys)[1] == ended(["app-server", "--help"], capsys)[1] == helped
 
@@ -119,7 +126,7 @@ def test_a_wrong_command_line_is_told_in_one_form(
 def test_a_server_passes_over_options_that_it_does_not_know(
     words: str, told: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    args = parse(words.split()).args
+    args = parse(words.split())
     assert capsys.readouterr().err.count("is not known here and has no effect") == told
     assert getattr(args, "model", "m") == "m"
 
@@ -167,7 +174,7 @@ def test_the_settings_may_be_checked_ahead_of_serving(
 ) -> None:
     monkeypatch.setenv("CODEX_HOME", str(tmp_path))
     (tmp_path / "config.toml").write_text(text)
-    assert checked_status(vars(parse(["app-server", *options]).args)) == status
+    assert checked_status(vars(parse(["app-server", *options]))) == status
     shown = capsys.readouterr()
     assert told in shown.err
     assert bool(shown.err) is bool(told)
@@ -178,21 +185,21 @@ def test_the_settings_may_be_checked_ahead_of_serving(
 def test_options_count_before_and_after_the_command() -> None:
     args = parse(
         ["-c", "a=1", "--enable", "x", "app-server", "-m", "one", "exec", "-c", "b=2", "-m", "two", "hi"]
-    ).args
+    )
     assert (args.config, args.enable, args.model) == (["a=1", "b=2"], ["x"], "two")
     assert (args.command, args.prompt) == ("exec", ["hi"])
 
 
 def test_what_follows_two_hyphens_is_of_another_program() -> None:
     words = ["inspect", "--record", "f", "--", "app-server", "app-server", "--help", "-c", "x"]
-    assert parse(words).args.server == words[4:]
+    assert parse(words).server == words[4:]
 
 
 def test_options_may_stand_between_other_arguments() -> None:
-    args = parse(["mcp", "add", "files", "--env", "A=1", "--", "sh", "serve.sh", "--stdio"]).args
+    args = parse(["mcp", "add", "files", "--env", "A=1", "--", "sh", "serve.sh", "--stdio"])
     assert (args.name, args.env, args.server) == ("files", [("A", "1")], ["sh", "serve.sh", "--stdio"])
-    assert parse(["exec", "one", "-s", "read-only", "two"]).args.prompt == ["one", "two"]
+    assert parse(["exec", "one", "-s", "read-only", "two"]).prompt == ["one", "two"]
 
 
 def test_words_of_a_prompt_are_no_names_of_commands() -> None:
-    assert parse(["exec", "app-server", "login", "status"]).args.prompt == ["app-server", "login", "status"]
+    assert parse(["exec", "app-server", "login", "status"]).prompt == ["app-server", "login", "status"]

@@ -1,12 +1,13 @@
-"""The part of a command line that is read without argparse, and when a plain server is a proxy."""
+"""The light parse of the command lines of servers and proxies, and when a plain server is a proxy."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from app_server.server.proxy.fast_argv import is_sharing_wanted, proxy_options, quick_options
 from app_server.server.proxy.proxy_command import words_alone
+from app_server.server.proxy.server_options import read_options
+from app_server.server.proxy.sharing import is_shared, is_sharing_wanted
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,11 @@ from app_server.server.proxy.proxy_command import words_alone
         ),
         ("proxy", {"command": "proxy", "api": None}),
         ("app-server proxy acp", {"command": "proxy", "api": "acp"}),
+        ("proxy app-server", {"command": "proxy", "api": None}),
+        (
+            "app-server -s read-only --stdio",
+            {"command": None, "api": None, "sandbox": "read-only", "stdio": True},
+        ),
         (
             "-c a=1 proxy --sock /run/s -c b=2 --config=c=3 --no-start -p work --enable x --all-threads",
             {
@@ -43,16 +49,18 @@ from app_server.server.proxy.proxy_command import words_alone
     ],
 )
 def test_plain_words_are_read(line: str, options: object) -> None:
-    assert quick_options(line.split()) == options
+    assert read_options(line.split()) == options
 
 
 @pytest.mark.parametrize(
     "line",
     [
         *(
-            "--stdio",
+            "--strict-config",
+            "-s everything",
+            "--add-dir /nowhere",
+            "--stdio=1",
             "--listen",
-            "proxy --listen unix://",
             "proxy --help",
             "proxy -h",
             "exec hello",
@@ -70,6 +78,8 @@ def test_plain_words_are_read(line: str, options: object) -> None:
         *(
             "proxy extra",
             "acp proxy",
+            "proxy --stdio",
+            "proxy --listen unix://",
             "proxy acp acp",
             "--sock /run/s",
             "acp --no-start",
@@ -79,7 +89,7 @@ def test_plain_words_are_read(line: str, options: object) -> None:
     ],
 )
 def test_everything_else_is_left_to_argparse(line: str) -> None:
-    assert quick_options(line.split()) is None
+    assert read_options(line.split()) is None
 
 
 def test_a_server_that_serves_alone_has_the_same_options() -> None:
@@ -124,16 +134,22 @@ def test_the_user_decides_whether_servers_are_shared(
 ) -> None:
     (tmp_path / "config.toml").write_text(config)
     assert is_sharing_wanted(environment, str(tmp_path)) is wanted
-    plain = proxy_options([], {**environment, "CODEX_HOME": str(tmp_path)})
-    assert (plain is not None) is wanted
+    assert is_shared({}, {**environment, "CODEX_HOME": str(tmp_path)}) is wanted
 
 
-def test_options_that_ask_for_a_server_of_its_own_get_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "shared"),
+    [
+        *(("--stdio", False), ("acp --listen stdio://", False), ("--listen unix://", False)),
+        *(("-s read-only", False), ("acp -a never", False)),
+        *(("acp", True), ("-c a=1 --enable x -p work -m mine --analytics-default-enabled", True)),
+    ],
+)
+def test_options_that_ask_for_a_server_of_its_own_get_one(line: str, shared: bool, tmp_path: Path) -> None:
     environment = {"APP_SERVER_SHARED": "1", "CODEX_HOME": str(tmp_path)}
-    assert proxy_options(["--stdio"], environment) is None
-    assert proxy_options(["acp", "--listen", "stdio://"], environment) is None
-    assert proxy_options(["--listen", "unix://"], environment) is None
-    assert proxy_options(["acp"], environment) == {"command": None, "api": "acp"}
+    options = read_options(line.split())
+    assert options is not None
+    assert is_shared(options, environment) is shared
 
 
 def test_no_file_and_no_readable_one_is_a_no(tmp_path: Path) -> None:

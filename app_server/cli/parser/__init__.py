@@ -1,1 +1,0 @@
-"""Subcommands: a table of them, the parsing of command lines, and a light module for each family."""
