@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from app_server.client.approval_requests import ApprovalReply, ApprovalRequest, parse_request, reply_of
 from app_server.client.connection import ServerConnection
 from app_server.client.failures import HandlerFailed
+from app_server.client.requests import METHOD_NOT_FOUND
 from app_server_protocol.jsonrpc import INVALID_PARAMS, OVERLOADED, Request, RequestId
 from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.wire_fields import describe_validation_error, unknown_method
@@ -27,8 +28,6 @@ log = logging.getLogger(__name__)
 
 MOST_OPEN = 256
 """Maximum number of requests that may be open at once; the others are declined."""
-
-METHOD_NOT_FOUND = -32601
 
 ApprovalAnswer: TypeAlias = ApprovalReply | bool | None
 """Return value of a handler: the result of a method of the request; True to accept; False or None to decline."""

@@ -5,33 +5,24 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypedDict, TypeVar, Unpack
+from typing import TypedDict, Unpack
 
-import anyio
+from anyio.abc import TaskGroup
 
-from app_server import __version__
 from app_server.client.answering import ApprovalHandler, RequestAnswerer
 from app_server.client.connection import ServerConnection
 from app_server.client.event_stream import EventQueue, EventSubscription
 from app_server.client.events import ServerEvent
-from app_server.client.failures import ServerEnded
 from app_server.client.feeds import OnWarning, ServerFeeds, log_warning
 from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector, shared_server
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, parameters
+from app_server.client.requests import RequestClient, open_connection
 from app_server.client.thread_handle import ThreadHandle, open_thread
-from app_server_protocol.base import WireModel
-from app_server_protocol.encoding import Json, JsonSerializable
-from app_server_protocol.jsonrpc import INITIALIZE, INITIALIZED
-from app_server_protocol.method_table import ClientRequest
-from app_server_protocol.parse import read
 from app_server_protocol.v2 import server as wire
 from app_server_protocol.v2 import thread_open
 from app_server_protocol.v2.models import MODEL_LIST, ListedModel, ModelListParams
 from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.thread_store import THREAD_LIST, ThreadListParams
-
-P = TypeVar("P", bound=WireModel)
-R = TypeVar("R", bound=JsonSerializable)
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -46,21 +37,15 @@ class ConnectOptions(TypedDict, total=False):
     client: wire.ClientInfo | None
 
 
-STARTS_WITHIN = 60.0
-"""Timeout of the server's answer to its first request, in seconds; the answer takes a fraction of one."""
-
-CLOSES_WITHIN = 5.0
-"""Timeout for a server to end after its input has ended, in seconds; then its connector ends it."""
-
-
-class AppServer:
-    """A connected server. `info` is the server's information about itself."""
+class AppServer(RequestClient):
+    """A connected server, with its threads. `info` is the server's information about itself."""
 
     def __init__(
         self, connection: ServerConnection, feeds: ServerFeeds, info: wire.InitializeResponse
     ) -> None:
         """Programs call `spawn` or `connect` instead."""
-        self._connection, self._feeds, self.info = connection, feeds, info
+        super().__init__(connection, info)
+        self._feeds = feeds
 
     # --- connecting
     @classmethod
@@ -96,25 +81,17 @@ class AppServer:
         """
         if isinstance(connector, Path | str):
             connector = shared_server(connector)
-        failure: BaseException | None = None
-        async with connector.open() as link, anyio.create_task_group() as group:
-            answerer = RequestAnswerer(group)
-            feeds = ServerFeeds(answerer, options.get("on_approval"), options.get("on_warning", log_warning))
-            connection = ServerConnection(link, feeds)
-            group.start_soon(connection.read, name="reader")
-            group.start_soon(connection.write, name="writer")
-            try:
-                yield cls(connection, feeds, await _initialize(connection, options))
-            except anyio.get_cancelled_exc_class():
-                raise
-            except BaseException as error:
-                failure = error  # raised outside of the group, which would wrap it into an exception group
-            finally:
-                with anyio.move_on_after(CLOSES_WITHIN, shield=True):
-                    await connection.close()
-                group.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+        on_approval = options.get("on_approval")
+
+        def make_feeds(group: TaskGroup) -> ServerFeeds:
+            on_warning = options.get("on_warning", log_warning)
+            return ServerFeeds(RequestAnswerer(group), on_approval, on_warning)
+
+        opening = open_connection(
+            connector, make_feeds, options.get("client"), answers_questions=on_approval is not None
+        )
+        async with opening as (connection, feeds, info):
+            yield cls(connection, feeds, info)
 
     # --- threads
     async def start_thread(
@@ -153,53 +130,18 @@ class AppServer:
     async def threads(self, **options: Unpack[ListOptions]) -> AsyncIterator[Thread]:
         """Yield stored threads, the newest first by default, fetched page by page."""
         params = parameters(ThreadListParams, ListOptions, options)
-        while True:
-            page = await self._connection.request(THREAD_LIST, params)
+        async for page in self.pages(THREAD_LIST, params):
             for thread in page.data:
                 yield thread
-            if page.next_cursor is None:
-                return
-            params = params.model_copy(update={"cursor": page.next_cursor})
 
     # --- everything else
     async def models(self, *, provider: str | None = None, hidden: bool = False) -> tuple[ListedModel, ...]:
         """Return the models that can be chosen."""
-        found: list[ListedModel] = []
         params = ModelListParams(model_provider=provider, include_hidden=hidden)
-        while True:
-            page = await self._connection.request(MODEL_LIST, params)
-            found += page.data
-            if page.next_cursor is None:
-                return tuple(found)
-            params = params.model_copy(update={"cursor": page.next_cursor})
+        return tuple([model async for page in self.pages(MODEL_LIST, params) for model in page.data])
 
     def events(self) -> EventSubscription[ServerEvent]:
         """Subscribe to all notifications from now on: of every thread, warnings, the account, skills, watched files."""
         queue = EventQueue()
         self._feeds.subscribe(queue)
         return EventSubscription(queue, self._feeds.unsubscribe)
-
-    async def request(self, row: ClientRequest[P, R], params: P) -> R:
-        """Call any method of the protocol, by its row in `app_server_protocol.v2`. Unset fields are not sent."""
-        return await self._connection.request(row, params)
-
-    async def request_raw(self, method: str, params: Json = None) -> Json:
-        """Call any method by its name, with plain JSON."""
-        return await self._connection.request_raw(method, params)
-
-
-async def _initialize(connection: ServerConnection, options: ConnectOptions) -> wire.InitializeResponse:
-    """Send the first request. It names the client, and makes wrong parameters errors. If there is no approval handler,
-    it says that other clients answer questions first.
-    """
-    info = options.get("client") or wire.ClientInfo(name="app-server-client", version=__version__)
-    extensions = {"parameters": "strict"}
-    if options.get("on_approval") is None:
-        extensions["questions"] = "last"
-    capabilities: Json = {"experimentalApi": True, "extensions": extensions}
-    params: Json = {"clientInfo": info.to_value(), "capabilities": capabilities}
-    with anyio.move_on_after(STARTS_WITHIN):
-        response = read(wire.InitializeResponse, await connection.request_raw(INITIALIZE, params))
-        connection.notify(INITIALIZED)
-        return response
-    raise ServerEnded(f"the server did not answer within {STARTS_WITHIN:g} s")

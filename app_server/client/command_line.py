@@ -1,4 +1,4 @@
-"""Functions that frontends with a command line share: the working directory, images, signals, printable text of others,
+"""Functions that frontends with a command line share: the working directory, signals, printable text of others,
 the marks of a plan.
 """
 
@@ -8,17 +8,14 @@ import os
 import re
 import signal
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
 
-from app_server.client.failures import AppServerError, InvalidArgument, RequestRefused
-from app_server.client.options import image
-from app_server_protocol.v2.item_parts import UserInput
-from app_server_protocol.v2.turn import TurnPlanStepStatus
+from app_server.client.failures import AppServerError, RequestRefused
 
 if TYPE_CHECKING:
     from app_server.client.app_server import AppServer
@@ -48,14 +45,6 @@ def working_folder(named: str | None) -> Path:
             "rename it, or name another folder with --cd",
         )
     return folder
-
-
-def images(paths: Iterable[str]) -> list[UserInput]:
-    """Return the images that `--image` names. Raises InvalidCommandLine."""
-    try:
-        return [image(path) for path in paths]
-    except InvalidArgument as error:
-        raise InvalidCommandLine(f"--image: {error}") from None
 
 
 def is_thread_id(argument: str) -> bool:
@@ -125,11 +114,7 @@ async def until_signal(
     return result
 
 
-STEP_MARKS: Final = {
-    TurnPlanStepStatus.PENDING: "[ ]",
-    TurnPlanStepStatus.IN_PROGRESS: "[>]",
-    TurnPlanStepStatus.COMPLETED: "[x]",
-}
+STEP_MARKS: Final[Mapping[str, str]] = {"pending": "[ ]", "inProgress": "[>]", "completed": "[x]"}
 """Marks of the steps of a plan, by status."""
 
 

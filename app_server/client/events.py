@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 from pydantic import ValidationError
 
+from app_server.client import plain_warnings
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.method_table import AnyServerNotification, ServerNotification
 from app_server_protocol.outgoing import Struct
@@ -107,19 +108,12 @@ def method_of(kind: type[Struct]) -> str | None:
 def warning_text(event: ServerEvent) -> str | None:
     """Return the warning of an event as text for a person; None if it is no warning."""
     match event:
-        case server.WarningNotification(message=message):
-            return message
-        case server.ConfigWarningNotification(summary=summary, details=details, path=path, range=place):
-            where = f"{path}:{place.start.line}: " if path and place else ""
-            return where + " ".join(filter(None, (summary, details)))
-        case server.DeprecationNoticeNotification(summary=summary, details=details):
-            return " ".join(filter(None, (summary, details)))
         case thread.McpServerStatusUpdatedNotification(
             name=name, status=thread.McpServerStartupState.FAILED, error=why
         ):
             return f"the MCP server {name} did not start: {why or 'the reason is not known'}"
         case _:
-            return None
+            return plain_warnings.warning_text(event)
 
 
 def parse_event(method: str, params: Json) -> ServerEvent:

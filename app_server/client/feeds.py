@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 from weakref import WeakSet
 
+from app_server.client import plain_warnings
 from app_server.client.answering import ApprovalHandler, RequestAnswerer
 from app_server.client.connection import ServerConnection
 from app_server.client.event_stream import EventQueue
@@ -19,7 +20,6 @@ from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import Request
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.v2.items import ThreadItem
-from app_server_protocol.v2.server import CONFIG_WARNING, DEPRECATION_NOTICE, WARNING
 from app_server_protocol.v2.thread import MCP_SERVER_STARTUP_STATUS_UPDATED, THREAD_CLOSED, THREAD_DELETED
 from app_server_protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification
 
@@ -134,9 +134,7 @@ class ThreadFeed:
         self._open_items.clear()
 
 
-WARNINGS = {
-    each.method for each in (WARNING, CONFIG_WARNING, DEPRECATION_NOTICE, MCP_SERVER_STARTUP_STATUS_UPDATED)
-}
+WARNINGS = {*plain_warnings.WARNINGS, MCP_SERVER_STARTUP_STATUS_UPDATED.method}
 
 log = logging.getLogger(__name__)
 

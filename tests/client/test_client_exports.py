@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from typing_extensions import TypeAliasType
 
-import app_server.client as library
+import app_server.client
+from app_server.client import exports as library
 from app_server.client import server_events
 from app_server_protocol import v2
 
@@ -62,6 +63,14 @@ def test_what_a_program_is_handed_can_be_imported() -> None:
 def is_own(shape: object) -> bool:
     """Return whether a shape is a class of the library. One that is not exported is only a part of exported ones."""
     return inspect.isclass(shape) and shape.__module__.startswith("app_server.client")
+
+
+def test_the_package_offers_the_exported_names() -> None:
+    names = [name for name in vars(library) if not name.startswith("_")]
+    assert set(names) <= set(dir(app_server.client))
+    assert [name for name in names if getattr(app_server.client, name) is not getattr(library, name)] == []
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        getattr(app_server.client, "Nothing")  # noqa: B009  a type checker would see it
 
 
 def test_every_notification_can_be_imported() -> None:

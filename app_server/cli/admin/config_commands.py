@@ -19,8 +19,8 @@ from app_server.cli.admin.one_shot import (
     show,
     show_json,
 )
-from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
+from app_server.client.requests import RequestClient
 from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.config.layers import split_key, toml_value, value_at
 from app_server.engine.config.settings_service import load_config
@@ -29,7 +29,7 @@ from app_server_protocol.encoding import Json
 from app_server_protocol.v2 import config as wire
 
 
-async def show_setting(server: AppServer, args: argparse.Namespace) -> None:
+async def show_setting(server: RequestClient, args: argparse.Namespace) -> None:
     read = await server.request(wire.CONFIG_READ, wire.ConfigReadParams(cwd=os.path.realpath(".")))
     settings: Json = read.config.to_value()
     shown = settings if args.key is None else value_at(settings, split_key(args.key))
@@ -45,7 +45,7 @@ async def show_setting(server: AppServer, args: argparse.Namespace) -> None:
                 show(f"{key} = {json.dumps(value_at(settings, split_key(key)), ensure_ascii=False)}")
 
 
-async def write_setting(server: AppServer, args: argparse.Namespace) -> None:
+async def write_setting(server: RequestClient, args: argparse.Namespace) -> None:
     """Write a setting, after it was checked as a setting of the command line."""
     value = toml_value(args.value)
     try:
@@ -64,11 +64,11 @@ async def write_setting(server: AppServer, args: argparse.Namespace) -> None:
     await _write(server, args.key, value)
 
 
-async def remove_setting(server: AppServer, args: argparse.Namespace) -> None:
+async def remove_setting(server: RequestClient, args: argparse.Namespace) -> None:
     await _write(server, args.key, None)
 
 
-async def _write(server: AppServer, key: str, value: Json) -> None:
+async def _write(server: RequestClient, key: str, value: Json) -> None:
     params = wire.ConfigValueWriteParams(key_path=key, value=value, merge_strategy="replace")
     written = await server.request(wire.CONFIG_VALUE_WRITE, params)
     eprint(f"{'removed' if value is None else 'wrote'} {key} in {written.file_path}")

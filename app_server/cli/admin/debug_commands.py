@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from app_server.cli.admin.one_shot import Run, one_shot, show, show_json
-from app_server.client.app_server import AppServer
+from app_server.client.requests import RequestClient
 from app_server.engine.config.model_rows import EffortLevel, ModelRow
 from app_server.engine.model.catalogue import bundled, find_model
 from app_server_protocol.encoding import Json
@@ -17,7 +17,7 @@ from app_server_protocol.v2 import models as wire
 from app_server_protocol.values import replace
 
 
-async def list_features(server: AppServer, args: argparse.Namespace) -> None:
+async def list_features(server: RequestClient, args: argparse.Namespace) -> None:
     """List the features with their stage, and whether a thread would have them now."""
     found = (await server.request(wire.EXPERIMENTAL_FEATURE_LIST, wire.ExperimentalFeatureListParams())).data
     for feature in sorted(found, key=lambda feature: feature.name):
@@ -25,7 +25,7 @@ async def list_features(server: AppServer, args: argparse.Namespace) -> None:
         show(f"{feature.name:<40} {stage:<18} {str(feature.enabled).lower()}")
 
 
-async def list_models(server: AppServer, args: argparse.Namespace) -> None:
+async def list_models(server: RequestClient, args: argparse.Namespace) -> None:
     """Print the models that threads can use, or those of the bundled catalogue, as JSON: rows for
     `model_catalog_json`.
     """
@@ -34,12 +34,8 @@ async def list_models(server: AppServer, args: argparse.Namespace) -> None:
         return
     params = wire.ModelListParams(include_hidden=True)
     models: list[Json] = []
-    while True:
-        page = await server.request(wire.MODEL_LIST, params)
+    async for page in server.pages(wire.MODEL_LIST, params):
         models += [_listed(model, len(models) + place) for place, model in enumerate(page.data, 1)]
-        if page.next_cursor is None:
-            break
-        params = params.model_copy(update={"cursor": page.next_cursor})
     show_json({"models": models})
 
 

@@ -1,4 +1,4 @@
-"""`app-server mcp`: lists, adds and removes the MCP servers of `config.toml`, and logs in at one of them."""
+"""`app-server mcp`: lists, adds and removes the MCP servers of `config.toml`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import shutil
 from collections.abc import Mapping
 from typing import Final
 
-from app_server.cli.admin.login_commands import login_ended, open_page
 from app_server.cli.admin.one_shot import CommandFailed, Run, eprint, one_shot, show, show_json
-from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine
+from app_server.client.requests import RequestClient
 from app_server_protocol.encoding import Json
 from app_server_protocol.v2 import mcp as wire
 from app_server_protocol.v2.config import (
@@ -24,7 +23,7 @@ from app_server_protocol.v2.config import (
 SEE_LIST = "`app-server mcp list` shows which there are"
 
 
-async def list_servers(server: AppServer, args: argparse.Namespace) -> None:
+async def list_servers(server: RequestClient, args: argparse.Namespace) -> None:
     """List the configured servers; with `--start`, also the tools that they offer."""
     configured = await _configured(server)
     offered = {each.name: each for each in await _statuses(server)} if args.start else {}
@@ -39,7 +38,7 @@ async def list_servers(server: AppServer, args: argparse.Namespace) -> None:
         eprint("no MCP server is configured")
 
 
-async def add_server(server: AppServer, args: argparse.Namespace) -> None:
+async def add_server(server: RequestClient, args: argparse.Namespace) -> None:
     settings = _settings(args)
     if args.name in await _configured(server):
         raise CommandFailed(
@@ -50,20 +49,11 @@ async def add_server(server: AppServer, args: argparse.Namespace) -> None:
     eprint(f"added {args.name}; threads that begin from now on have it")
 
 
-async def remove_server(server: AppServer, args: argparse.Namespace) -> None:
+async def remove_server(server: RequestClient, args: argparse.Namespace) -> None:
     if args.name not in await _configured(server):
         raise CommandFailed(f"there is no MCP server {args.name!r}", SEE_LIST)
     await _write(server, args.name, None)
     eprint(f"removed {args.name}")
-
-
-async def log_in(server: AppServer, args: argparse.Namespace) -> None:
-    async with server.events() as events:
-        scopes = None if args.scopes is None else tuple(args.scopes.split(","))
-        params = wire.McpServerOauthLoginParams(name=args.name, scopes=scopes)
-        begun = await server.request(wire.MCP_SERVER_OAUTH_LOGIN, params)
-        open_page(begun.authorization_url, args)
-        await login_ended(events, wire.McpServerOauthLoginCompletedNotification, f"Logged in at {args.name}")
 
 
 def _settings(args: argparse.Namespace) -> Json:
@@ -86,29 +76,25 @@ def _settings(args: argparse.Namespace) -> Json:
     return {"command": program, **({"args": arguments} if arguments else {}), **environment}
 
 
-async def _configured(server: AppServer) -> Mapping[str, Mapping[str, Json]]:
+async def _configured(server: RequestClient) -> Mapping[str, Mapping[str, Json]]:
     """Return the settings of the servers, without secrets, by name."""
     config = (await server.request(CONFIG_READ, ConfigReadParams())).config.to_value()
     servers: Mapping[str, Mapping[str, Json]] = config.get("mcp_servers") or {}
     return servers
 
 
-async def _write(server: AppServer, name: str, settings: Json) -> None:
+async def _write(server: RequestClient, name: str, settings: Json) -> None:
     """Write the settings of a server; None removes it. The server refuses settings with which no thread could begin."""
     key = f"mcp_servers.{json.dumps(name)}"  # the user may have written a name with a dot by hand
     params = ConfigValueWriteParams(key_path=key, value=settings, merge_strategy="replace")
     await server.request(CONFIG_VALUE_WRITE, params)
 
 
-async def _statuses(server: AppServer) -> list[wire.McpServerStatus]:
-    found: list[wire.McpServerStatus] = []
+async def _statuses(server: RequestClient) -> list[wire.McpServerStatus]:
     params = wire.ListMcpServerStatusParams(detail="toolsAndAuthOnly")
-    while True:
-        page = await server.request(wire.MCP_SERVER_STATUS_LIST, params)
-        found += page.data
-        if page.next_cursor is None:
-            return found
-        params = params.model_copy(update={"cursor": page.next_cursor})
+    return [
+        status async for page in server.pages(wire.MCP_SERVER_STATUS_LIST, params) for status in page.data
+    ]
 
 
 def _as_json(name: str, settings: Mapping[str, Json], status: wire.McpServerStatus | None) -> Json:
@@ -157,5 +143,4 @@ COMMANDS: Final[Mapping[str, Run]] = {
     "mcp list": one_shot(list_servers),
     "mcp add": one_shot(add_server),
     "mcp remove": one_shot(remove_server),
-    "mcp login": one_shot(log_in),
 }

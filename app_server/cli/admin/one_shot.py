@@ -6,16 +6,24 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
 
 import anyio
 
-from app_server.client import command_line
-from app_server.client.app_server import AppServer
+from app_server.client.command_line import (
+    FAILED,
+    INTERRUPTED,
+    USAGE,
+    EarlyWarnings,
+    InvalidCommandLine,
+    printable,
+    reason,
+    until_signal,
+)
 from app_server.client.failures import AppServerError
-from app_server.client.feeds import OnWarning
+from app_server.client.requests import RequestClient, request_client
 from app_server.engine.config.config_values import CliOverrides, SettingsSource
 from app_server.in_process import InProcessConnector
 from app_server.server.bootstrap.launch import parse_launch, server_home, working_directory
@@ -24,8 +32,13 @@ from app_server.server.bootstrap.server_process import end_loading
 from app_server.server.bootstrap.standard_streams import check_stdout, complain
 from app_server_protocol.encoding import Json
 
-OneShot = Callable[[AppServer, argparse.Namespace], Awaitable[None]]
+OneShot = Callable[[RequestClient, argparse.Namespace], Awaitable[None]]
 """Operation of a command. Raises AppServerError, InvalidCommandLine."""
+
+S = TypeVar("S")
+
+Connect = Callable[[InProcessConnector, Callable[[str], object]], AbstractAsyncContextManager[S]]
+"""Function that connects to a server, and passes on its warnings."""
 
 Run = Callable[[argparse.Namespace], int]
 """Function that runs a command, and returns the exit status."""
@@ -45,43 +58,47 @@ def one_shot(command: OneShot) -> Run:
 
 
 def run_one_shot(args: argparse.Namespace, command: OneShot) -> int:
+    """Run a command that only sends requests. Return the exit status."""
+    return run_connected(args, request_client, command)
+
+
+def run_connected(
+    args: argparse.Namespace,
+    connect: Connect[S],
+    command: Callable[[S, argparse.Namespace], Awaitable[None]],
+) -> int:
     """Run a command on a server with the settings of its command line. Return the exit status."""
     check_stdout()
     try:
         overrides = cli_overrides(parse_launch(vars(args), os.environ))
     except ValueError as error:  # an invalid limit in the environment
         complain(name_of(args), str(error))
-        return command_line.USAGE
-    status = anyio.run(command_line.until_signal, lambda: _done(args, overrides, command))
-    return command_line.INTERRUPTED if status is None else status
+        return USAGE
+    status = anyio.run(until_signal, lambda: _done(args, connect, overrides, command))
+    return INTERRUPTED if status is None else status
 
 
-async def _done(args: argparse.Namespace, overrides: CliOverrides, command: OneShot) -> int:
-    warnings = command_line.EarlyWarnings(lambda text: eprint(f"warning: {text}"))
+async def _done(
+    args: argparse.Namespace,
+    connect: Connect[S],
+    overrides: CliOverrides,
+    command: Callable[[S, argparse.Namespace], Awaitable[None]],
+) -> int:
+    warnings = EarlyWarnings(lambda text: eprint(f"warning: {text}"))
     try:
-        async with one_server(overrides, lambda text, event: warnings.add(text)) as server:
+        async with connect(InProcessConnector(overrides=overrides), warnings.add) as server:
+            end_loading()
             await command(server, args)
         warnings.release()
         return 0
-    except command_line.InvalidCommandLine as error:
+    except InvalidCommandLine as error:
         warnings.release()
         return misused(args, error)
     except AppServerError as error:
-        why = command_line.reason(error)
+        why = reason(error)
         warnings.release(why)
         complain(name_of(args), why, error.advice if isinstance(error, CommandFailed) else "")
-        return command_line.FAILED
-
-
-@asynccontextmanager
-async def one_server(
-    overrides: CliOverrides, on_warning: OnWarning, home: Path | None = None
-) -> AsyncIterator[AppServer]:
-    """Run a server with these settings, whose home is `home` or the usual one."""
-    connector = InProcessConnector(overrides=overrides, home=home)
-    async with AppServer.connect(connector, on_warning=on_warning) as server:
-        end_loading()
-        yield server
+        return FAILED
 
 
 def settings_place(overrides: CliOverrides) -> SettingsSource:
@@ -90,10 +107,10 @@ def settings_place(overrides: CliOverrides) -> SettingsSource:
     return SettingsSource(home=home, cwd=cwd, cli=overrides, environment=os.environ)
 
 
-def misused(args: argparse.Namespace, error: command_line.InvalidCommandLine) -> int:
+def misused(args: argparse.Namespace, error: InvalidCommandLine) -> int:
     """Report an error of the command line, and return its exit status."""
     complain(name_of(args), str(error), error.advice)
-    return command_line.USAGE
+    return USAGE
 
 
 def name_of(args: argparse.Namespace) -> str:
@@ -102,12 +119,12 @@ def name_of(args: argparse.Namespace) -> str:
 
 def eprint(text: str) -> None:
     """Print a message that is not part of the result."""
-    print(command_line.printable(text), file=sys.stderr)  # noqa: T201
+    print(printable(text), file=sys.stderr)  # noqa: T201
 
 
 def show(text: str) -> None:
     """Print lines of the result. On a terminal, control characters are replaced."""
-    print(command_line.printable(text) if sys.stdout.isatty() else text)  # noqa: T201
+    print(printable(text) if sys.stdout.isatty() else text)  # noqa: T201
 
 
 def show_json(value: Json) -> None:
@@ -117,6 +134,6 @@ def show_json(value: Json) -> None:
 def agreed(question: str) -> bool:
     """Ask the user at the terminal and return the answer. Raises InvalidCommandLine if there is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise command_line.InvalidCommandLine("nobody can be asked here", "add --yes")
-    print(f"{command_line.printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+        raise InvalidCommandLine("nobody can be asked here", "add --yes")
+    print(f"{printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
     return sys.stdin.readline().strip().lower() in ("y", "yes")

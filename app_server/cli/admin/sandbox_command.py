@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 
-from app_server.cli.admin.one_shot import run_one_shot
+from app_server.cli.admin.with_events import run_with_events
 from app_server.client.app_server import AppServer
 from app_server.client.command_line import InvalidCommandLine, working_folder
 from app_server.client.event_stream import EventSubscription
@@ -29,7 +29,7 @@ PIECE: Final = 1 << 16
 def run_in_sandbox(args: argparse.Namespace) -> int:
     """Run the command and return its exit status."""
     ended: list[int] = []
-    status = run_one_shot(args, partial(_run, told=ended.append))
+    status = run_with_events(args, partial(_run, told=ended.append))
     return ended[0] if ended else status
 
 

@@ -25,9 +25,8 @@ from app_server.cli.admin.one_shot import (
 )
 from app_server.cli.admin.thread_markdown import as_markdown
 from app_server.cli.named_files import NamedOutput
-from app_server.client.app_server import AppServer
 from app_server.client.command_line import FAILED, InvalidCommandLine
-from app_server.client.options import ListOptions
+from app_server.client.requests import RequestClient
 from app_server_protocol.v2 import thread_store as wire
 from app_server_protocol.v2.fields import InThread
 from app_server_protocol.v2.thread import Thread
@@ -36,7 +35,7 @@ ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 PAGE: Final = 100
 
 
-async def list_threads(server: AppServer, args: argparse.Namespace) -> None:
+async def list_threads(server: RequestClient, args: argparse.Namespace) -> None:
     found: list[Thread] = []
     async for thread in _stored(server, args):
         found.append(thread)
@@ -50,7 +49,7 @@ async def list_threads(server: AppServer, args: argparse.Namespace) -> None:
         eprint("no stored threads" + (" of this folder" if args.here else ""))
 
 
-async def show_thread(server: AppServer, args: argparse.Namespace) -> None:
+async def show_thread(server: RequestClient, args: argparse.Namespace) -> None:
     thread = await _read(server, args.thread, turns=False)
     if args.json:
         show_json(thread.to_value())
@@ -59,7 +58,7 @@ async def show_thread(server: AppServer, args: argparse.Namespace) -> None:
         show(f"{name:<9} {value}")
 
 
-async def export_thread(server: AppServer, args: argparse.Namespace) -> None:
+async def export_thread(server: RequestClient, args: argparse.Namespace) -> None:
     try:
         out = None if args.out is None else NamedOutput(Path(args.out), private=True)
         thread = await _read(server, args.thread, turns=True)
@@ -74,17 +73,17 @@ async def export_thread(server: AppServer, args: argparse.Namespace) -> None:
         ) from None
 
 
-async def rename_thread(server: AppServer, args: argparse.Namespace) -> None:
+async def rename_thread(server: RequestClient, args: argparse.Namespace) -> None:
     params = wire.ThreadSetNameParams(thread_id=await _id(server, args.thread), name=args.name)
     await server.request(wire.THREAD_NAME_SET, params)
 
 
-async def archive_threads(server: AppServer, args: argparse.Namespace) -> None:
+async def archive_threads(server: RequestClient, args: argparse.Namespace) -> None:
     for id in await _ids(server, args.threads):
         await server.request(wire.THREAD_ARCHIVE, InThread(thread_id=id))
 
 
-async def unarchive_threads(server: AppServer, args: argparse.Namespace) -> None:
+async def unarchive_threads(server: RequestClient, args: argparse.Namespace) -> None:
     for id in await _ids(server, args.threads, archived=True):
         await server.request(wire.THREAD_UNARCHIVE, InThread(thread_id=id))
 
@@ -100,38 +99,46 @@ def run_delete(args: argparse.Namespace) -> int:
     return run_one_shot(args, _delete_threads)
 
 
-async def _delete_threads(server: AppServer, args: argparse.Namespace) -> None:
+async def _delete_threads(server: RequestClient, args: argparse.Namespace) -> None:
     for id in await _ids(server, args.threads):
         await server.request(wire.THREAD_DELETE, InThread(thread_id=id))
 
 
-async def _ids(server: AppServer, names: Sequence[str], *, archived: bool = False) -> list[str]:
+async def _ids(server: RequestClient, names: Sequence[str], *, archived: bool = False) -> list[str]:
     """Return the ids of threads: all of them, before the first one is changed. Raises CommandFailed."""
     return [await _id(server, named, archived=archived) for named in names]
 
 
-def _stored(server: AppServer, args: argparse.Namespace) -> AsyncIterator[Thread]:
-    options = ListOptions(
-        model_providers=[], page_size=min(args.limit, PAGE), archived=args.archived, sort_key="updated_at"
+def _stored(server: RequestClient, args: argparse.Namespace) -> AsyncIterator[Thread]:
+    params = wire.ThreadListParams(
+        model_providers=(),
+        limit=min(args.limit, PAGE),
+        archived=args.archived,
+        sort_key="updated_at",
+        cwd=os.path.realpath(".") if args.here else None,
+        search_term=args.search,
     )
-    if args.here:
-        options["cwd"] = os.path.realpath(".")
-    if args.search is not None:
-        options["search"] = args.search
-    return server.threads(**options)
+    return _listed(server, params)
 
 
-async def _read(server: AppServer, named: str, *, turns: bool) -> Thread:
+async def _listed(server: RequestClient, params: wire.ThreadListParams) -> AsyncIterator[Thread]:
+    async for page in server.pages(wire.THREAD_LIST, params):
+        for thread in page.data:
+            yield thread
+
+
+async def _read(server: RequestClient, named: str, *, turns: bool) -> Thread:
     id = await _id(server, named)
     params = wire.ThreadReadParams(thread_id=id, include_turns=turns)
     return (await server.request(wire.THREAD_READ, params)).thread
 
 
-async def _id(server: AppServer, named: str, *, archived: bool = False) -> str:
+async def _id(server: RequestClient, named: str, *, archived: bool = False) -> str:
     """Return the id of the thread with this id or name. Raises CommandFailed."""
     if ID.fullmatch(named):
         return named
-    found = server.threads(model_providers=[], page_size=PAGE, search=named, archived=archived)
+    params = wire.ThreadListParams(model_providers=(), limit=PAGE, search_term=named, archived=archived)
+    found = _listed(server, params)
     ids = [thread.id async for thread in found if thread.name == named]
     if len(ids) == 1:
         return ids[0]

@@ -21,10 +21,11 @@ from rich.console import Console
 
 from app_server.cli.chat.event_view import EventView
 from app_server.cli.chat.open_questions import OpenQuestions, PendingQuestion
+from app_server.cli.image_arguments import images
 from app_server.client.answering import ApprovalAnswer
 from app_server.client.app_server import AppServer
 from app_server.client.approval_requests import ApprovalRequest, PatchApprovalRequest
-from app_server.client.command_line import InvalidCommandLine, images, is_thread_id, newest_thread
+from app_server.client.command_line import InvalidCommandLine, is_thread_id, newest_thread
 from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError, InvalidArgument, RequestRefused

@@ -30,6 +30,10 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     prepare_own_server()
-    from app_server.cli.admin.login_commands import COMMANDS  # noqa: PLC0415  behind the preparation
+    if args.command == "login":
+        from app_server.cli.admin.log_in import run_login  # noqa: PLC0415  behind the preparation
+
+        return run_login(args)
+    from app_server.cli.admin.login_commands import COMMANDS  # noqa: PLC0415
 
     return COMMANDS[args.command](args)

@@ -75,6 +75,10 @@ def _variable(text: str) -> tuple[str, str]:
 
 def run(args: argparse.Namespace) -> int:
     prepare_own_server()
-    from app_server.cli.admin.mcp_commands import COMMANDS  # noqa: PLC0415  behind the preparation
+    if args.command == "mcp login":
+        from app_server.cli.admin.log_in import run_mcp_login  # noqa: PLC0415  behind the preparation
+
+        return run_mcp_login(args)
+    from app_server.cli.admin.mcp_commands import COMMANDS  # noqa: PLC0415
 
     return COMMANDS[args.command](args)

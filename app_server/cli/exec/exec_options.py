@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from app_server.cli.exec.exec_limits import ExecLimits
 from app_server.cli.exec.output_file import message_file, read_prices
+from app_server.cli.image_arguments import images
 from app_server.cli.named_files import NamedOutput
-from app_server.client.command_line import InvalidCommandLine, images, is_thread_id, is_utf8, working_folder
+from app_server.client.command_line import InvalidCommandLine, is_thread_id, is_utf8, working_folder
 from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions
 from app_server.client.prices import ModelPrice
 from app_server.engine.support.lazy import Lazy

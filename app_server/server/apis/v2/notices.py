@@ -8,10 +8,8 @@ import json
 import math
 from importlib import import_module
 
-import msgspec
-from msgspec import Struct
-
 from app_server.engine.support.lazy import Lazy
+from app_server.server.apis.v2.account_limits import AccountLimits
 from app_server.server.apis.v2.item_lines import NotificationLines
 from app_server.server.apis.v2.thread_settings import shown_settings
 from app_server_protocol.engine import events as engine
@@ -53,12 +51,6 @@ def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:
 
 def goal_status(shown: wire.ThreadGoalStatus | None) -> engine.GoalStatus | None:
     return None if shown is None else engine.GoalStatus[shown.name]
-
-
-class AccountLimits(Struct):
-    """Used shares of the account, according to the provider's last response."""
-
-    latest: server.RateLimitSnapshot = msgspec.field(default_factory=server.RateLimitSnapshot)
 
 
 def token_usage(info: TokenUsageInfo) -> wire.ThreadTokenUsage:

@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import Final
 
 from app_server.engine.support.lazy import Lazy
+from app_server.server.apis.v2.account_limits import AccountLimits
 from app_server.server.apis.v2.item_lines import ItemEvent, ItemLines, NotificationLines
-from app_server.server.apis.v2.notices import AccountLimits, ThreadNotices
+from app_server.server.apis.v2.notices import ThreadNotices
 from app_server.server.apis.v2.thread_items import thread_item
 from app_server.server.apis.v2.thread_settings import thread_status
 from app_server.server.apis.v2.turn_shapes import ended_turn, review_message, shown_turn

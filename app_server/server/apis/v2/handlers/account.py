@@ -19,7 +19,7 @@ from app_server.engine.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.engine.auth.credentials import AuthMethod, LoginOutcome
 from app_server.engine.support.engine_errors import AuthError
 from app_server.server.apis.router import Route, route
-from app_server.server.apis.v2.notices import AccountLimits
+from app_server.server.apis.v2.account_limits import AccountLimits
 from app_server.server.apis.v2.v2_errors import login_required
 from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices, to_everybody
 from app_server_protocol.encoding import Json

@@ -29,8 +29,9 @@ from app_server.server.apis.api_services import (
     resolved_patch,
 )
 from app_server.server.apis.router import Route, route
+from app_server.server.apis.v2.account_limits import AccountLimits
 from app_server.server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
-from app_server.server.apis.v2.notices import AccountLimits, shown_goal, token_usage
+from app_server.server.apis.v2.notices import shown_goal, token_usage
 from app_server.server.apis.v2.page_sizes import turns_page
 from app_server.server.apis.v2.reopening import reopened
 from app_server.server.apis.v2.thread_items import response_items
