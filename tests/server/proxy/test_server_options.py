@@ -101,7 +101,7 @@ def test_a_server_that_serves_alone_has_the_same_options() -> None:
         "sandbox": "read-only",
     }
     assert words_alone(given) == [
-        *("acp", "--config=a=1", "--config=b=2", "--profile=work", "--sandbox=read-only", "--enable=x"),
+        *("acp", "--config=a=1", "--config=b=2", "--enable=x", "--profile=work", "--sandbox=read-only"),
         "--stdio",
     ]
     assert words_alone({"api": None, "sock": "/run/s", "no_start": True}) == ["--stdio"]
