@@ -558,6 +558,7 @@ OPENS_FILES = {
     "app_server.engine.sandbox.inspect_profile": "the kernel's list of mounts",
     "app_server.engine.tools.patch_tool": "a plan in the home, for the writer",
     "app_server.cli.demo": "its own workspace",
+    "app_server.cli.chat.demo_chat": "the same, to check it",
     "app_server.cli.admin.settings_draft": "a draft of the settings, in a folder of its own in the home",
     "app_server.cli.named_files": "devices and pipes that a command line names; a file goes by the opener",
     "app_server.cli.inspect": "recordings named on the command line; a terminal",

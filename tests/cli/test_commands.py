@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from app_server import PROTOCOL_VERSION, __version__
+from app_server.cli.chat.open_questions import SEEN_AFTER
 from app_server.cli.demo.scripted_model import (
     LoopbackServer,
     ReceivedRequest,
@@ -22,6 +24,7 @@ from app_server_protocol.encoding import Json
 from tests.support import scripted_model
 from tests.support.places import place_in
 from tests.support.program import SCRIPT
+from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.process
 
@@ -46,10 +49,9 @@ def test_everything_happens(short_folder: Path) -> None:
         "failed: expected 'Hello, World!'",  # the command's output
         '+echo "Hello, $1!"',  # the patch
         "The sandbox stopped me",
-        "since the thread began",  # the tokens
-        "rollout-",
-        "thread/resume",
-        "passed: Hello, World!",  # after the second server has resumed the thread
+        "a second server resumes the stored thread\n> check\n",  # its history
+        "passed: Hello, World!",  # after that
+        "6 checks passed",
     ):
         assert shown in done.stdout
     assert "\x1b" not in done.stdout
@@ -59,7 +61,7 @@ def test_everything_happens(short_folder: Path) -> None:
 def test_nothing_is_approved_where_nobody_can_be_asked(short_folder: Path) -> None:
     done = demo(short_folder)
     assert done.returncode == 1
-    assert "no terminal to ask at" in done.stdout
+    assert "something was denied" in done.stdout
     assert "✗" not in done.stdout
     assert "passed: Hello, World!" not in done.stdout
 
@@ -67,7 +69,23 @@ def test_nothing_is_approved_where_nobody_can_be_asked(short_folder: Path) -> No
 def test_without_git_it_says_so(short_folder: Path) -> None:
     done = demo(short_folder, "--yes", PATH=str(short_folder))
     assert done.returncode == 1
-    assert "git is not installed" in done.stdout
+    assert "app-server demo: git is not installed" in done.stderr
+
+
+def test_a_person_at_a_terminal_is_asked(short_folder: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(short_folder)}
+    with Terminal(columns=100, rows=60).start(
+        (SCRIPT, "demo"), environment=environment, cwd=short_folder
+    ) as terminal:
+        terminal.wait_for("[s] stop and say why")
+        time.sleep(2 * SEEN_AFTER)  # an answer that comes at once was typed for something else
+        terminal.say("y")
+        terminal.wait_for("failed: expected")
+        terminal.wait_for("Change these files?")
+        time.sleep(2 * SEEN_AFTER)
+        terminal.say("n")
+        terminal.wait_for("not everything was shown: something was denied")
+        assert terminal.wait_for_end() == 0
 
 
 MCP_SERVER = Path(__file__).parents[1] / "support" / "mcp_server.py"

@@ -113,11 +113,30 @@ async def in_plain_lines(
     await plain.run()
 
 
+class LineSource(Protocol):
+    """A source of entered lines, as `TypedLines`."""
+
+    @property
+    def ended(self) -> bool: ...
+    @property
+    def typed(self) -> bool: ...
+    async def next(self) -> TypedLine | None: ...
+    def mark_early(self) -> None: ...
+
+
 class PlainChat:
+    """The chat in plain lines. With `echoes`, lines are shown that nobody has typed."""
+
     def __init__(
-        self, chat: ChatConversation, home: Path | None, typed: TypedLines, clock: Callable[[], float]
+        self,
+        chat: ChatConversation,
+        home: Path | None,
+        typed: LineSource,
+        clock: Callable[[], float],
+        *,
+        echoes: bool = False,
     ) -> None:
-        self._chat, self._typed, self._clock = chat, typed, clock
+        self._chat, self._typed, self._clock, self._echoes = chat, typed, clock, echoes
         self._lines = EnteredLines(chat, home)
         self._kept = deque(chat.first)
         """Lines of the command line, and lines that were typed before a question was shown."""
@@ -131,6 +150,8 @@ class PlainChat:
             await self._until_wanted()
             if self._kept and self._chat.questions.current is None:
                 text = self._kept.popleft()
+                if self._echoes:
+                    self._chat.view.line(f"> {text}", "bold")
             else:
                 line = await self._typed.next()
                 if line is None and not self._chat.running:

@@ -6,6 +6,7 @@ import argparse
 
 from app_server.cli.arguments import add_flag
 from app_server.cli.command_parser import CommandParser
+from app_server.server.bootstrap.standard_streams import complain
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -14,6 +15,11 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from app_server.cli.demo.play import run_demo  # noqa: PLC0415  takes a while
+    from app_server.cli.chat.chat_command import INSTALL_EXTRA, MISSING_EXTRA  # noqa: PLC0415  takes a while
 
+    try:
+        from app_server.cli.chat.demo_chat import run_demo  # noqa: PLC0415  needs an extra
+    except ImportError:
+        complain("app-server demo", MISSING_EXTRA, INSTALL_EXTRA)
+        return 2
     return run_demo(yes=args.yes)

@@ -54,6 +54,7 @@ class DemoWorkspace(Redacted, frozen=True):
     HIDDEN = ("environment",)
     root: Path
     environment: Mapping[str, str]
+    model: ScriptedModel
 
     @property
     def repository(self) -> Path:
@@ -67,17 +68,8 @@ class DemoWorkspace(Redacted, frozen=True):
     def outside(self) -> Path:
         return self.root / "note.txt"
 
-    @property
-    def log(self) -> Path:
-        return self.root / "server.log"
-
     def configure(self, model_url: str) -> None:
         (self.home / "config.toml").write_text(CONFIG.format(model=MODEL, url=model_url), encoding="utf-8")
-
-    def last_logged(self, lines: int = 15) -> list[str]:
-        if not self.log.exists():
-            return []
-        return self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
 
 
 @asynccontextmanager
@@ -99,7 +91,7 @@ async def temporary_workspace(environment: Mapping[str, str]) -> AsyncIterator[D
 
 def _built(folder: str, environment: Mapping[str, str]) -> DemoWorkspace:
     root = Path(folder).resolve()
-    workspace = DemoWorkspace(root, _environment(environment, root))
+    workspace = DemoWorkspace(root, _environment(environment, root), ScriptedModel(DemoModel()))
     for each in (workspace.repository, workspace.home):
         each.mkdir()
     for name, text in FILES.items():
@@ -134,6 +126,6 @@ async def demo_surroundings(environment: Mapping[str, str]) -> AsyncIterator[Dem
 
     Raises DemoSetupError.
     """
-    async with temporary_workspace(environment) as workspace, ScriptedModel(DemoModel()).serving() as url:
+    async with temporary_workspace(environment) as workspace, workspace.model.serving() as url:
         workspace.configure(url)
         yield workspace

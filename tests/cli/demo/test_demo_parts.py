@@ -1,92 +1,72 @@
-"""The demo's parts without a server: decisions, display, and the scripted model."""
+"""The demo's parts without a server: the scripted model, and the checks of what was played."""
 
-import io
-import os
-import pty
+import json
 from pathlib import Path
 
-import anyio
 import pytest
 
-from app_server.cli.demo import demo_script
-from app_server.cli.demo.screen import Person, Screen
+from app_server.cli.chat.demo_chat import FIRST, SECOND, Played
+from app_server.cli.demo.demo_script import FILES, REPAIRED, DemoModel
+from app_server.cli.demo.scripted_model import ScriptedModel
+from app_server.cli.demo.workspace import DemoWorkspace
 from app_server_protocol.encoding import Json
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
+def user(text: str) -> Json:
+    return {"role": "user", "content": [{"type": "input_text", "text": text}]}
 
 
-def plain() -> tuple[Screen, io.StringIO]:
-    stream = io.StringIO()
-    return Screen(stream, {}), stream
-
-
-def test_nothing_of_others_drives_the_terminal() -> None:
-    evil, stream = "\x1b[2J\x9b2J\u202e\rx", Terminal()
-    screen = Screen(stream, {"NO_COLOR": "1"})
-    for show in (screen.word, screen.diff, screen.user, screen.warning, screen.check, screen.failure):
-        show(evil)
-    screen.command([evil])
-    screen.output(evil, evil)
-    screen.note(evil, evil)
-    assert not set(stream.getvalue()) & set("\x1b\x9b\u202e\r")
-
-
-class Answered(io.StringIO):
-    """Screen whose reader types when there is a question."""
-
-    def __init__(self, keys: int, typed: str) -> None:
-        super().__init__()
-        self._keys, self._typed = keys, typed
-
-    def write(self, text: str) -> int:
-        if "[y/n]" in text:
-            os.write(self._keys, self._typed.encode())
-        return super().write(text)
+def output(text: str) -> Json:
+    return {"type": "function_call_output", "call_id": "c", "output": text}
 
 
 @pytest.mark.parametrize(
-    ("typed", "yes"), [("y\n", True), ("YES\n", True), ("n\n", False), ("\n", False), ("yeah\n", False)]
-)
-@pytest.mark.parametrize("before", ["", "y\n", "n", "yes"])
-async def test_a_person_is_asked_at_a_terminal(before: str, typed: str, yes: bool) -> None:
-    keyboard, terminal = pty.openpty()
-    with os.fdopen(terminal, encoding="utf-8") as stdin, os.fdopen(keyboard, "wb", buffering=0) as keys:
-        stream = Answered(keys.fileno(), typed)
-        person = Person(Screen(stream, {}), stdin)
-        keys.write(before.encode())  # these keys answer nothing
-        with anyio.fail_after(60):
-            assert await person.decide("May it?") is yes
-    assert stream.getvalue().startswith("asked    May it? [y/n]")
-
-
-async def test_nobody_says_no() -> None:
-    screen, stream = plain()
-    person = Person(screen, io.StringIO("y\n"))
-    assert not await person.decide("May it?")
-    assert "denied" in stream.getvalue()
-
-
-def told(output: str) -> Json:
-    return {"input": [{"type": "function_call_output", "call_id": "c", "output": output}]}
-
-
-@pytest.mark.parametrize(
-    ("scene", "output", "words"),
+    ("said", "told", "words"),
     [
-        (2, "exec command rejected by user", "do not run it"),
-        (2, '{"output":"failed","metadata":{"exit_code":1}}', "must be the first argument"),
-        (3, "patch rejected by user", "stays as it is"),
-        (3, '{"output":"Success.","metadata":{"exit_code":0}}', "Repaired"),
-        (5, '{"output":"Read-only file system","metadata":{"exit_code":2}}', "The sandbox stopped me"),
-        (5, '{"output":"","metadata":{"exit_code":0}}', "The note is written"),
-        (7, "exec command rejected by user", "I cannot tell"),
-        (7, '{"output":"passed","metadata":{"exit_code":0}}', "it passes"),
+        ("repair", "patch rejected by user", "That did not work"),
+        ("repair", '{"output":"Success.","metadata":{"exit_code":0}}', "That worked"),
+        ("note", '{"output":"Read-only file system","metadata":{"exit_code":2}}', "The sandbox stopped me"),
+        ("check", '{"output":"passed","metadata":{"exit_code":0}}', "That worked"),
+        ("check", '{"output":"failed","metadata":{"exit_code":1}}', "Say `repair`"),
     ],
 )
-def test_the_model_reacts(scene: int, output: str, words: str, tmp_path: Path) -> None:
-    told_by = demo_script.Script(outside=tmp_path, written=scene)
-    said = [event.get("delta", "") for event in told_by(told(output)).events]
-    assert words in "".join(said)
+def test_the_model_reacts(said: str, told: str, words: str) -> None:
+    events = DemoModel()({"input": [user(said), output(told)]}).events
+    assert words in "".join(event.get("delta", "") for event in events)
+
+
+def played(root: Path) -> Played:
+    """Return a whole demo, as far as its checks look at it."""
+    model = ScriptedModel(DemoModel())
+    entered = [user(line) for line in (*FIRST, *SECOND) if not line.startswith("/")]
+    model.requests.append({"input": [*entered, output("passed: Hello, World!")]})
+    place = DemoWorkspace(root, {}, model)
+    (place.home / "sessions").mkdir(parents=True)
+    place.repository.mkdir()
+    (place.repository / "greet.sh").write_text(REPAIRED)
+    lines = ["session_meta", *["event_msg"] * 20]
+    rollout = "\n".join(json.dumps({"type": line}) for line in lines)
+    (place.home / "sessions" / "rollout-1.jsonl").write_text(rollout)
+    return Played(place, [0, 0], approved=True)
+
+
+def failed(play: Played) -> list[str]:
+    return [what for what, happened in play.checks() if not happened]
+
+
+def test_a_whole_demo_passes(tmp_path: Path) -> None:
+    play = played(tmp_path)
+    assert failed(play) == []
+    assert len([*play.checks()]) == 6
+
+
+def test_each_check_can_fail(tmp_path: Path) -> None:
+    play = played(tmp_path)
+    (play.workspace.repository / "greet.sh").write_text(FILES["greet.sh"])
+    play.workspace.outside.write_text("repaired")
+    (play.workspace.home / "sessions" / "rollout-1.jsonl").write_text('{"type": "event_msg"}')
+    play.workspace.model.requests[:] = [{"input": [user("check"), output("failed: expected")]}]
+    play.statuses[:] = [0, -9]
+    assert len(failed(play)) == 6
+    play.approved = False
+    assert len(failed(play)) == 4
