@@ -541,6 +541,7 @@ DISK = {
 OPENS_FILES = {
     "app_server.engine.support.rooted_fs": "the opener",
     "app_server.cli.batch": "a folder that the user named for results, checkouts of its own, files of the command line",
+    "app_server.client.write_sync": "a tool for building",
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
     "app_server.engine.approvals.exec_policy": "rules in the home, from the folder that was opened",
     "app_server.engine.model.catalogue": "the file of models of the package",
@@ -793,6 +794,7 @@ def test_the_protocol_knows_nobody() -> None:
         ("app_server_protocol.export", {"app_server.cli.commands.generate"}),
         ("app_server.cli.settings_reference", set()),
         ("app_server.server.providers_reference", set()),
+        ("app_server.client.write_sync", set()),
         ("app_server.cli.doctor.doctor_command", {"app_server.cli.commands.doctor"}),
     ],
 )

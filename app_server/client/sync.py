@@ -1,158 +1,44 @@
 """The same library without `async`: for scripts and notebooks. An event loop of its own runs in a thread.
 
-Every class wraps one of the asynchronous ones, with the same methods. If an exception of the calling thread (Ctrl-C)
-ends a call, the call is cancelled in the event loop, which interrupts the turn of a `run` or of a stream.
+Every class wraps one of the asynchronous ones, with the same methods. `on_approval` runs in a thread of its own, so it
+may wait for a person. If an exception of the calling thread (Ctrl-C) ends a call, the call is cancelled, which
+interrupts the turn of a `run` or of a stream.
+
+Written by `python -m app_server.client.write_sync`: do not edit it.
 """
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
-from functools import partial, wraps
-from types import TracebackType
-from typing import Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Generic, Self, Unpack, overload
 
-import anyio
-from anyio.from_thread import BlockingPortal
-from pydantic import BaseModel
-
-from app_server.client.app_server import AppServer
-from app_server.client.event_stream import EventSubscription, TurnStream
+from app_server.client.answering import ApprovalHandler
+from app_server.client.app_server import AppServer, ConnectOptions
+from app_server.client.event_stream import E, EventSubscription, TurnStream
 from app_server.client.events import ServerEvent, ThreadEvent
-from app_server.client.failures import AppServerError
-from app_server.client.options import ListOptions, Prompt, TurnOptions
-from app_server.client.thread_handle import ThreadHandle
-from app_server.client.turn_handle import TurnHandle
-from app_server_protocol.base import WireModel
-from app_server_protocol.encoding import JsonSerializable
+from app_server.client.link import OWN_COMMAND, Connector
+from app_server.client.options import ForkOptions, ListOptions, OpenOptions, Prompt, StartOptions, TurnOptions
+from app_server.client.requests import P, R
+from app_server.client.sync_portal import SyncFace, connected
+from app_server.client.thread_handle import M, ThreadHandle
+from app_server.client.turn_handle import TurnHandle, TurnResult
+from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import ClientRequest
+from app_server_protocol.v2.models import ListedModel
 from app_server_protocol.v2.server import InitializeResponse
 from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.thread_open import OpenedThread
 from app_server_protocol.v2.turn import ReviewTarget
 
-A = TypeVar("A")
-E = TypeVar("E", bound=ServerEvent)
-F = TypeVar("F")
-M = TypeVar("M", bound=BaseModel)
-P = TypeVar("P", bound=WireModel)
-Q = ParamSpec("Q")
-R = TypeVar("R", bound=JsonSerializable)
-T = TypeVar("T")
-
-
-OF_ANOTHER_PROCESS = "the server belongs to the process that this one was forked from; start another one here"
-
-CANCELLED_WITHIN = 10.0
-"""Timeout for a cancelled call to end, in seconds. An abandoned turn takes at most `turn_handle.INTERRUPT_WITHIN`."""
-
-
-class LoopThread:
-    """An event loop in a thread of its own, like that of `start_blocking_portal`. It differs in a process that was
-    forked from this one: such a process has no such thread, and does not try to end it.
-    """
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-        self._started: Future[BlockingPortal] = Future()
-        self._thread = threading.Thread(target=anyio.run, args=(self._run,), daemon=True)
-
-    @property
-    def elsewhere(self) -> bool:
-        """Whether this is a forked process."""
-        return os.getpid() != self._process
-
-    async def _run(self) -> None:
-        async with BlockingPortal() as portal:
-            self._started.set_result(portal)
-            await portal.sleep_until_stopped()
-
-    def __enter__(self) -> BlockingPortal:
-        self._thread.start()
-        return self._started.result()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        portal = self._started.result()
-        portal.call(portal.stop, kind is not None)
-        self._thread.join()
-
-
-class PortalCaller:
-    """Runs coroutines in the loop's thread, for a thread that waits."""
-
-    def __init__(self, portal: BlockingPortal, loop: LoopThread) -> None:
-        self._portal, self._loop = portal, loop
-
-    @property
-    def elsewhere(self) -> bool:
-        return self._loop.elsewhere
-
-    def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of the coroutine. If the wait is interrupted, the coroutine is cancelled, and has a bounded
-        time to end.
-        """
-        if self.elsewhere:
-            raise AppServerError(OF_ANOTHER_PROCESS)
-        ended = threading.Event()
-
-        async def called() -> T:
-            try:
-                return await function()
-            finally:
-                ended.set()
-
-        future = self._portal.start_task_soon(called)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            ended.wait(CANCELLED_WITHIN)
-            raise
-
-    def iterate(self, next_event: Callable[[], Awaitable[E | None]]) -> Iterator[E]:
-        while (event := self.call(next_event)) is not None:
-            yield event
-
-
-class SyncFace(Generic[A]):
-    """A wrapper of an asynchronous class, for code without an event loop."""
-
-    def __init__(self, caller: PortalCaller, behind: A) -> None:
-        self._caller, self._behind = caller, behind
-
-
-def waits_for(
-    method: Callable[Concatenate[A, Q], Awaitable[T]],
-) -> Callable[Concatenate[SyncFace[A], Q], T]:
-    """Return a method that waits for the result of an asynchronous method."""
-
-    @wraps(method)
-    def waiting(self: SyncFace[A], /, *arguments: Q.args, **options: Q.kwargs) -> T:
-        return self._caller.call(partial(method, self._behind, *arguments, **options))
-
-    return waiting
-
-
-def opens(
-    method: Callable[Concatenate[A, Q], Awaitable[T]], face: Callable[[PortalCaller, T], F]
-) -> Callable[Concatenate[SyncFace[A], Q], F]:
-    """Return a method that waits for an object of the asynchronous library, and wraps it."""
-
-    @wraps(method)
-    def opening(self: SyncFace[A], /, *arguments: Q.args, **options: Q.kwargs) -> F:
-        caller = self._caller
-        return face(caller, caller.call(partial(method, self._behind, *arguments, **options)))
-
-    return opening
-
 
 class SyncTurnHandle(SyncFace[TurnHandle]):
     """`TurnHandle` for code without an event loop."""
+
+    @property
+    def thread_id(self) -> str:
+        return self._behind.thread_id
 
     @property
     def id(self) -> str:
@@ -162,9 +48,21 @@ class SyncTurnHandle(SyncFace[TurnHandle]):
     def running(self) -> bool:
         return self._behind.running
 
-    result = waits_for(TurnHandle.result)
-    steer = waits_for(TurnHandle.steer)
-    interrupt = waits_for(TurnHandle.interrupt)
+    def result(self) -> TurnResult[None]:
+        """Wait for the end of the turn and return its result. A failed turn is a result. Raises ServerEnded,
+        HandlerFailed.
+
+        Cancelling the call leaves the turn running.
+        """
+        return self._caller.call(lambda: self._behind.result())
+
+    def steer(self, prompt: Prompt) -> None:
+        """Send a prompt to the running turn. Raises RequestRefused if it has ended."""
+        return self._caller.call(lambda: self._behind.steer(prompt))
+
+    def interrupt(self) -> None:
+        """Interrupt the turn; its result then has the status `interrupted`."""
+        return self._caller.call(lambda: self._behind.interrupt())
 
 
 class SyncTurnStream(SyncFace[TurnStream]):
@@ -172,133 +70,247 @@ class SyncTurnStream(SyncFace[TurnStream]):
 
     @property
     def turn(self) -> SyncTurnHandle:
+        """The turn. Raises RuntimeError before it has begun."""
         return SyncTurnHandle(self._caller, self._behind.turn)
 
     def __iter__(self) -> Iterator[ThreadEvent]:
-        return self._caller.iterate(lambda: anext(self._behind, None))
+        return self._caller.iterate(self._behind)
 
-    result = waits_for(TurnStream.result)
+    def result(self) -> TurnResult[None]:
+        """Wait for the end of the turn, without reading the rest of the stream."""
+        return self._caller.call(lambda: self._behind.result())
 
     def __enter__(self) -> Self:
         self._caller.call(self._behind.__aenter__)
         return self
 
     def __exit__(self, *raised: object) -> None:
-        if not self._caller.elsewhere:
-            self._caller.call(partial(self._behind.__aexit__, *raised))
+        self._caller.leave(lambda: self._behind.__aexit__(*raised))
 
 
-class SyncSubscription(SyncFace[EventSubscription[E]]):
+class SyncSubscription(SyncFace[EventSubscription[E]], Generic[E]):
     """`EventSubscription` for code without an event loop."""
 
-    def __init__(self, caller: PortalCaller, subscribe: Callable[[], EventSubscription[E]]) -> None:
-        async def subscribed() -> EventSubscription[E]:
-            return subscribe()
-
-        super().__init__(caller, caller.call(subscribed))
-
     def __iter__(self) -> Iterator[E]:
-        return self._caller.iterate(lambda: anext(self._behind, None))
+        return self._caller.iterate(self._behind)
 
     def close(self) -> None:
-        async def close() -> None:
-            self._behind.close()
-
-        if not self._caller.elsewhere:
-            self._caller.call(close)
+        """End the subscription. Waiting events can still be read."""
+        self._caller.leave(self._behind.__aexit__)
 
     def __enter__(self) -> Self:
+        self._caller.call(self._behind.__aenter__)
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.close()
+        self._caller.leave(lambda: self._behind.__aexit__(*raised))
 
 
 class SyncThreadHandle(SyncFace[ThreadHandle]):
     """`ThreadHandle` for code without an event loop."""
 
     @property
-    def id(self) -> str:
-        return self._behind.id
-
-    @property
     def opened(self) -> OpenedThread:
         return self._behind.opened
 
-    run = waits_for(ThreadHandle.run)
+    @property
+    def id(self) -> str:
+        return self._behind.id
+
+    @overload
+    def run(
+        self, prompt: Prompt, *, output: None = None, **options: Unpack[TurnOptions]
+    ) -> TurnResult[None]: ...
+
+    @overload
+    def run(self, prompt: Prompt, *, output: type[M], **options: Unpack[TurnOptions]) -> TurnResult[M]: ...
+
+    @overload
+    def run(
+        self, prompt: Prompt, *, output: Mapping[str, Json], **options: Unpack[TurnOptions]
+    ) -> TurnResult[Json]: ...
+
+    def run(
+        self,
+        prompt: Prompt,
+        *,
+        output: type[M] | Mapping[str, Json] | None = None,
+        **options: Unpack[TurnOptions],
+    ) -> TurnResult[M] | TurnResult[Json] | TurnResult[None]:
+        """Run one whole turn. A failed turn is a result, too. Cancelling the call interrupts the turn.
+
+        `output` is a pydantic model or a JSON Schema for the final message; `result.output` is the instance. Raises
+        ServerEnded, RequestRefused, HandlerFailed.
+        """
+        return self._caller.call(lambda: self._behind.run(prompt, output=output, **options))
 
     def stream(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnStream:
-        """Run one turn and return its events: `for event in thread.stream("…")`."""
-        return SyncTurnStream(self._caller, self._behind.stream(prompt, **options))
+        """Run a turn and return its events, from `turn/started` to `turn/completed`: `for event in
+        thread.stream(…)`.
+        """
+        return SyncTurnStream(self._caller, self._caller.make(lambda: self._behind.stream(prompt, **options)))
+
+    def start_turn(self, prompt: Prompt, **options: Unpack[TurnOptions]) -> SyncTurnHandle:
+        """Begin a turn without waiting for it. Its events are among those of `events()`.
+
+        If a turn is running, the prompt is added to that turn.
+        """
+        return SyncTurnHandle(
+            self._caller, self._caller.call(lambda: self._behind.start_turn(prompt, **options))
+        )
 
     def review(self, target: ReviewTarget) -> SyncTurnStream:
-        """Run a review and return the events of its turn."""
-        return SyncTurnStream(self._caller, self._behind.review(target))
+        """Run a review and return the events of its turn; its final message has the findings."""
+        return SyncTurnStream(self._caller, self._caller.make(lambda: self._behind.review(target)))
 
-    start_turn = opens(ThreadHandle.start_turn, SyncTurnHandle)
+    def turn(self, turn_id: str) -> SyncTurnHandle:
+        """Follow a running turn: one that `resume_thread` found, or that the server began by itself.
+
+        Its result has the items from now on.
+        """
+        return SyncTurnHandle(self._caller, self._caller.make(lambda: self._behind.turn(turn_id)))
 
     def events(self) -> SyncSubscription[ThreadEvent]:
-        return SyncSubscription(self._caller, self._behind.events)
+        """Subscribe to all events of the thread, of every turn, until the stream or the thread is closed."""
+        return SyncSubscription(self._caller, self._caller.make(lambda: self._behind.events()))
 
-    steer = waits_for(ThreadHandle.steer)
-    interrupt = waits_for(ThreadHandle.interrupt)
+    def steer(self, prompt: Prompt) -> None:
+        """Send a prompt to the running turn. Raises RequestRefused if none runs."""
+        return self._caller.call(lambda: self._behind.steer(prompt))
 
-    fork = opens(ThreadHandle.fork, lambda caller, copy: SyncThreadHandle(caller, copy))
-    compact = waits_for(ThreadHandle.compact)
-    read = waits_for(ThreadHandle.read)
-    set_name = waits_for(ThreadHandle.set_name)
-    archive = waits_for(ThreadHandle.archive)
-    close = waits_for(ThreadHandle.close)
+    def interrupt(self) -> None:
+        """Interrupt the running turn, if there is one."""
+        return self._caller.call(lambda: self._behind.interrupt())
 
+    def fork(
+        self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[ForkOptions]
+    ) -> SyncThreadHandle:
+        """Open a thread that begins as a copy of this one."""
+        return SyncThreadHandle(
+            self._caller, self._caller.call(lambda: self._behind.fork(on_approval=on_approval, **options))
+        )
 
-def connects(
-    connecting: Callable[Q, AbstractAsyncContextManager[AppServer]],
-) -> Callable[Concatenate[type[SyncAppServer], Q], AbstractContextManager[SyncAppServer]]:
-    """Return a class method that connects like one of `AppServer`, for the duration of a block."""
+    def compact(self) -> TurnResult[None]:
+        """Replace the model's history by a summary, which is a turn of its own. Cancelling the call interrupts it."""
+        return self._caller.call(lambda: self._behind.compact())
 
-    @contextmanager
-    @wraps(connecting)
-    def connected(
-        cls: type[SyncAppServer], /, *arguments: Q.args, **options: Q.kwargs
-    ) -> Iterator[SyncAppServer]:
-        loop = LoopThread()
-        with ExitStack() as stack:
-            portal = stack.enter_context(loop)
-            server = stack.enter_context(portal.wrap_async_context_manager(connecting(*arguments, **options)))
-            try:
-                yield cls(PortalCaller(portal, loop), server)
-            finally:
-                if loop.elsewhere:
-                    stack.pop_all()
+    def read(self, *, turns: bool = True) -> Thread:
+        """Return the thread as it is stored, with its turns."""
+        return self._caller.call(lambda: self._behind.read(turns=turns))
 
-    return connected
+    def set_name(self, name: str) -> None:
+        return self._caller.call(lambda: self._behind.set_name(name))
+
+    def archive(self) -> None:
+        """End the thread and remove it from the list."""
+        return self._caller.call(lambda: self._behind.archive())
+
+    def close(self) -> None:
+        """Unsubscribe from the thread. It stays stored; a running turn of it continues."""
+        return self._caller.call(lambda: self._behind.close())
 
 
 class SyncAppServer(SyncFace[AppServer]):
-    """`AppServer` for code without an event loop. Programs call `spawn` or `connect`. `on_approval` runs in a thread of
-    its own, so it may wait for a person.
-    """
+    """`AppServer` for code without an event loop."""
 
-    spawn = classmethod(connects(AppServer.spawn))
-    connect = classmethod(connects(AppServer.connect))
+    @classmethod
+    @contextmanager
+    def spawn(
+        cls,
+        command: Sequence[str] = OWN_COMMAND,
+        *,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path | str | None = None,
+        on_stderr: Callable[[str], None] | None = None,
+        on_exit: Callable[[int], None] | None = None,
+        **options: Unpack[ConnectOptions],
+    ) -> Iterator[SyncAppServer]:
+        """Start a server in a process of its own, which ends with the block. Without a command it is the server of this
+        installation. If `environment` is None, the server gets the environment of this process. `on_stderr` receives
+        every line that the server logs, `on_exit` its exit status. Raises ServerEnded if the server cannot be started.
+        """
+        with connected(
+            AppServer.spawn(
+                command, environment=environment, cwd=cwd, on_stderr=on_stderr, on_exit=on_exit, **options
+            )
+        ) as (caller, server):
+            yield cls(caller, server)
+
+    @classmethod
+    @contextmanager
+    def connect(
+        cls, connector: Connector | Path | str, **options: Unpack[ConnectOptions]
+    ) -> Iterator[SyncAppServer]:
+        """Connect to a server through any connector. `app_server.in_process.InProcessConnector` runs one in this
+        process, `shared_server` connects to the one that all of the user's clients share. A path is that of a shared
+        server's socket.
+        """
+        with connected(AppServer.connect(connector, **options)) as (caller, server):
+            yield cls(caller, server)
+
+    def start_thread(
+        self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[StartOptions]
+    ) -> SyncThreadHandle:
+        """Start a new thread. Settings that are not given come from the server's configuration."""
+        return SyncThreadHandle(
+            self._caller,
+            self._caller.call(lambda: self._behind.start_thread(on_approval=on_approval, **options)),
+        )
+
+    def resume_thread(
+        self,
+        thread_id: str,
+        *,
+        on_approval: ApprovalHandler | None = None,
+        turns: bool = False,
+        **options: Unpack[OpenOptions],
+    ) -> SyncThreadHandle:
+        """Resume a thread, stored or open. With `turns`, `handle.opened.thread.turns` has its history.
+
+        The server repeats requests that are still open.
+        """
+        return SyncThreadHandle(
+            self._caller,
+            self._caller.call(
+                lambda: self._behind.resume_thread(thread_id, on_approval=on_approval, turns=turns, **options)
+            ),
+        )
+
+    def fork_thread(
+        self, thread_id: str, *, on_approval: ApprovalHandler | None = None, **options: Unpack[ForkOptions]
+    ) -> SyncThreadHandle:
+        """Open a thread that begins as a copy of another one, stored or open."""
+        return SyncThreadHandle(
+            self._caller,
+            self._caller.call(
+                lambda: self._behind.fork_thread(thread_id, on_approval=on_approval, **options)
+            ),
+        )
+
+    def threads(self, **options: Unpack[ListOptions]) -> Iterator[Thread]:
+        """Yield stored threads, the newest first by default, fetched page by page."""
+        return self._caller.iterate(self._behind.threads(**options))
+
+    def models(self, *, provider: str | None = None, hidden: bool = False) -> tuple[ListedModel, ...]:
+        """Return the models that can be chosen."""
+        return self._caller.call(lambda: self._behind.models(provider=provider, hidden=hidden))
+
+    def events(self) -> SyncSubscription[ServerEvent]:
+        """Subscribe to all notifications from now on: of every thread, warnings, the account, skills, watched files."""
+        return SyncSubscription(self._caller, self._caller.make(lambda: self._behind.events()))
 
     @property
     def info(self) -> InitializeResponse:
         return self._behind.info
 
-    start_thread = opens(AppServer.start_thread, SyncThreadHandle)
-    resume_thread = opens(AppServer.resume_thread, SyncThreadHandle)
-
-    def threads(self, **options: Unpack[ListOptions]) -> Iterator[Thread]:
-        pages = self._behind.threads(**options)
-        return self._caller.iterate(lambda: anext(pages, None))
-
-    models = waits_for(AppServer.models)
-
-    def events(self) -> SyncSubscription[ServerEvent]:
-        return SyncSubscription(self._caller, self._behind.events)
-
     def request(self, row: ClientRequest[P, R], params: P) -> R:
-        return self._caller.call(partial(self._behind.request, row, params))
+        """Call any method of the protocol, by its row in `app_server_protocol.v2`. Unset fields are not sent."""
+        return self._caller.call(lambda: self._behind.request(row, params))
 
-    request_raw = waits_for(AppServer.request_raw)
+    def request_raw(self, method: str, params: Json = None) -> Json:
+        """Call any method by its name, with plain JSON."""
+        return self._caller.call(lambda: self._behind.request_raw(method, params))
+
+    def pages(self, row: ClientRequest[P, R], params: P) -> Iterator[R]:
+        """Call a method that lists something, and yield its results page by page."""
+        return self._caller.iterate(self._behind.pages(row, params))

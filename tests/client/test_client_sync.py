@@ -19,6 +19,7 @@ from app_server.client import (
     ServerEnded,
 )
 from app_server.client.sync import SyncAppServer
+from app_server.client.write_sync import TARGET, source_of_sync
 from app_server_protocol.v2.items import AgentMessageDeltaNotification
 from app_server_protocol.v2.turn import TurnCompletedNotification, TurnStatus
 from tests.support.library import WAYS, Way, connector_to, serving_model
@@ -26,6 +27,10 @@ from tests.support.scripted_model import Hold, Reply, ScriptedModel, begins_to_s
 from tests.support.world import make_folders
 
 pytestmark = pytest.mark.scenario
+
+
+def test_the_module_is_written_from_the_asynchronous_classes() -> None:
+    assert TARGET.read_text(encoding="utf-8") == source_of_sync(), "python -m app_server.client.write_sync"
 
 
 class Served:
@@ -93,7 +98,8 @@ def test_threads_turns_and_lists(face: tuple[Served, SyncAppServer]) -> None:
         resumed = server.resume_thread(thread.id, turns=True)
         assert len(resumed.opened.thread.turns) == 2
         copy = thread.fork()
-        assert copy.opened.thread.forked_from_id == thread.id
+        other = server.fork_thread(thread.id)
+        assert copy.opened.thread.forked_from_id == other.opened.thread.forked_from_id == thread.id
         with pytest.raises(RequestRefused):
             thread.steer("Nothing runs.")
         thread.interrupt()
