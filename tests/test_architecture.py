@@ -60,6 +60,7 @@ LEVELS: tuple[set[str], ...] = (
     },
     {
         "app_server.cli.demo",
+        "app_server.cli.image_arguments",
         "app_server.cli.doctor.doctor_command",
         "app_server.cli.inspect",
         "app_server.server.proxy",
@@ -200,6 +201,7 @@ FRONTENDS = {
     "app_server.cli.demo",
     "app_server.cli.admin",
     "app_server.cli.exec",
+    "app_server.cli.image_arguments",
 }
 """Users of the client library. Each is loaded for its own subcommand only."""
 

@@ -13,6 +13,7 @@ alone.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        exports = vars(import_module("app_server.client.exports"))
-        if name.startswith("_") or name not in exports:
+        is_module = name.startswith("_") or find_spec(f"{__name__}.{name}") is not None
+        exports = {} if is_module else vars(import_module("app_server.client.exports"))
+        if name not in exports:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return exports[name]
 

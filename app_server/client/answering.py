@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from app_server.client.approval_requests import ApprovalReply, ApprovalRequest, parse_request, reply_of
 from app_server.client.connection import ServerConnection
 from app_server.client.failures import HandlerFailed
-from app_server.client.requests import METHOD_NOT_FOUND
+from app_server.client.request_client import METHOD_NOT_FOUND
 from app_server_protocol.jsonrpc import INVALID_PARAMS, OVERLOADED, Request, RequestId
 from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.wire_fields import describe_validation_error, unknown_method

@@ -16,7 +16,7 @@ from app_server.client.events import ServerEvent
 from app_server.client.feeds import OnWarning, ServerFeeds, log_warning
 from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector, shared_server
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, parameters
-from app_server.client.requests import RequestClient, open_connection
+from app_server.client.request_client import RequestClient, open_connection
 from app_server.client.thread_handle import ThreadHandle, open_thread
 from app_server_protocol.v2 import server as wire
 from app_server_protocol.v2 import thread_open

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 from pydantic import ValidationError
 
-from app_server.client import plain_warnings
+from app_server.client.plain_warnings import plain_warning
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.method_table import AnyServerNotification, ServerNotification
 from app_server_protocol.outgoing import Struct
@@ -113,7 +113,7 @@ def warning_text(event: ServerEvent) -> str | None:
         ):
             return f"the MCP server {name} did not start: {why or 'the reason is not known'}"
         case _:
-            return plain_warnings.warning_text(event)
+            return plain_warning(event)
 
 
 def parse_event(method: str, params: Json) -> ServerEvent:

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import TypeAlias
 from weakref import WeakSet
 
-from app_server.client import plain_warnings
 from app_server.client.answering import ApprovalHandler, RequestAnswerer
 from app_server.client.connection import ServerConnection
 from app_server.client.event_stream import EventQueue
 from app_server.client.events import ServerEvent, parse_event, thread_of, turn_of, warning_text
 from app_server.client.failures import ServerEnded, ThreadClosed
+from app_server.client.plain_warnings import WARNINGS as PLAIN_WARNINGS
 from app_server.client.turn_handle import TurnProgress
 from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import Request
@@ -134,7 +134,7 @@ class ThreadFeed:
         self._open_items.clear()
 
 
-WARNINGS = {*plain_warnings.WARNINGS, MCP_SERVER_STARTUP_STATUS_UPDATED.method}
+WARNINGS = {*PLAIN_WARNINGS, MCP_SERVER_STARTUP_STATUS_UPDATED.method}
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ WARNINGS = {each.method: each for each in (wire.WARNING, wire.CONFIG_WARNING, wi
 """Notifications of warnings, by method."""
 
 
-def warning_text(event: object) -> str | None:
+def plain_warning(event: object) -> str | None:
     """Return the warning of a notification as text for a person; None if it is no warning."""
     match event:
         case wire.WarningNotification(message=message):

@@ -20,7 +20,7 @@ from app_server.client.event_stream import E, EventSubscription, TurnStream
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.link import OWN_COMMAND, Connector
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, Prompt, StartOptions, TurnOptions
-from app_server.client.requests import P, R
+from app_server.client.request_client import P, R
 from app_server.client.sync_portal import SyncFace, connected
 from app_server.client.thread_handle import M, ThreadHandle
 from app_server.client.turn_handle import TurnHandle, TurnResult

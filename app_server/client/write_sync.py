@@ -29,7 +29,7 @@ CLASSES: Final = {
     "TurnStream": ("SyncTurnStream", ("event_stream",)),
     "EventSubscription": ("SyncSubscription", ("event_stream",)),
     "ThreadHandle": ("SyncThreadHandle", ("thread_handle",)),
-    "AppServer": ("SyncAppServer", ("app_server", "requests")),
+    "AppServer": ("SyncAppServer", ("app_server", "request_client")),
 }
 """Asynchronous classes with their synchronous names, and the modules that have their methods."""
 

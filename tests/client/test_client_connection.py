@@ -249,7 +249,7 @@ async def test_a_turn_that_ended_before_it_was_asked_for_has_its_end(peer: Scrip
 async def test_a_server_that_never_answers_is_given_up(
     peer: ScriptedPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app_server.client.app_server.STARTS_WITHIN", 0.05)
+    monkeypatch.setattr("app_server.client.request_client.STARTS_WITHIN", 0.05)
     del peer.answers["initialize"]
     with pytest.raises(ServerEnded, match="did not answer"):
         async with AppServer.connect(peer):

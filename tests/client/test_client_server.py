@@ -156,7 +156,7 @@ while True:
 
 @pytest.mark.process
 async def test_a_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("app_server.CLOSES_WITHIN", "link.ENDS_WITHIN"):
+    for name in ("request_client.CLOSES_WITHIN", "link.ENDS_WITHIN"):
         monkeypatch.setattr(f"app_server.client.{name}", 0.1)
     lines: list[str] = []
     statuses: list[int] = []

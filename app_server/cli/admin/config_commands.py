@@ -20,7 +20,7 @@ from app_server.cli.admin.one_shot import (
     show_json,
 )
 from app_server.client.command_line import InvalidCommandLine
-from app_server.client.requests import RequestClient
+from app_server.client.request_client import RequestClient
 from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.config.layers import split_key, toml_value, value_at
 from app_server.engine.config.settings_service import load_config

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from app_server.cli.admin.one_shot import Run, one_shot, show, show_json
-from app_server.client.requests import RequestClient
+from app_server.client.request_client import RequestClient
 from app_server.engine.config.model_rows import EffortLevel, ModelRow
 from app_server.engine.model.catalogue import bundled, find_model
 from app_server_protocol.encoding import Json

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from app_server.cli.admin.one_shot import CommandFailed, Run, eprint, one_shot
-from app_server.client.requests import RequestClient
+from app_server.client.request_client import RequestClient
 from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import NoParams
 from app_server_protocol.v2 import account as wire

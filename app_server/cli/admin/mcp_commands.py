@@ -10,7 +10,7 @@ from typing import Final
 
 from app_server.cli.admin.one_shot import CommandFailed, Run, eprint, one_shot, show, show_json
 from app_server.client.command_line import InvalidCommandLine
-from app_server.client.requests import RequestClient
+from app_server.client.request_client import RequestClient
 from app_server_protocol.encoding import Json
 from app_server_protocol.v2 import mcp as wire
 from app_server_protocol.v2.config import (

@@ -23,7 +23,7 @@ from app_server.client.command_line import (
     until_signal,
 )
 from app_server.client.failures import AppServerError
-from app_server.client.requests import RequestClient, request_client
+from app_server.client.request_client import RequestClient, request_client
 from app_server.engine.config.config_values import CliOverrides, SettingsSource
 from app_server.in_process import InProcessConnector
 from app_server.server.bootstrap.launch import parse_launch, server_home, working_directory

@@ -26,7 +26,7 @@ from app_server.cli.admin.one_shot import (
 from app_server.cli.admin.thread_markdown import as_markdown
 from app_server.cli.named_files import NamedOutput
 from app_server.client.command_line import FAILED, InvalidCommandLine
-from app_server.client.requests import RequestClient
+from app_server.client.request_client import RequestClient
 from app_server_protocol.v2 import thread_store as wire
 from app_server_protocol.v2.fields import InThread
 from app_server_protocol.v2.thread import Thread

@@ -75,7 +75,7 @@ class Approver:
 
 
 class Played(Struct):
-    """What was played, and where."""
+    """A demo that was played, with its workspace."""
 
     workspace: DemoWorkspace
     statuses: list[int]

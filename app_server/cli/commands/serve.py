@@ -7,6 +7,7 @@ from typing import Final
 
 from app_server.cli.arguments import add_server_options
 from app_server.cli.command_parser import CommandParser
+from app_server.cli.run_server import serve
 from app_server.server.proxy.server_options import SERVING
 
 EXAMPLES: Final = {
@@ -25,7 +26,6 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from app_server.cli.run_server import serve  # noqa: PLC0415  as light as where it is run without this
     from app_server.cli.startup_options import checked_status  # noqa: PLC0415  most servers need none of it
 
     options = vars(args)

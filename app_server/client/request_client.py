@@ -18,7 +18,7 @@ from app_server import __version__
 from app_server.client.connection import Receiver, ServerConnection
 from app_server.client.failures import ServerEnded
 from app_server.client.link import Connector
-from app_server.client.plain_warnings import WARNINGS, warning_text
+from app_server.client.plain_warnings import WARNINGS, plain_warning
 from app_server_protocol.base import WireModel
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.jsonrpc import INITIALIZE, INITIALIZED, Request
@@ -83,7 +83,7 @@ class WarningReceiver:
         if row is None:
             return
         try:
-            text = warning_text(read(row.params, params))
+            text = plain_warning(read(row.params, params))
         except ValidationError:
             log.warning("the server sent a %s that this version does not know", method)
             return
