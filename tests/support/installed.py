@@ -36,7 +36,6 @@ EXTRAS = "chat,inspect,otel" + (",ray" if find_spec("ray") is not None else "")
 PLAYS = (
     ("--version",),
     ("exec", "--demo", "hello"),
-    ("demo", "--yes"),
     ("completion", "bash"),
 )
 """Command lines that have to work before any extra is installed: this finds a dependency that is not declared."""
