@@ -74,7 +74,7 @@ CLOSES: Final = """
 """
 
 
-class Annotations(ast.NodeTransformer):
+class AnnotationRewriter(ast.NodeTransformer):
     """Puts synchronous classes in the place of asynchronous ones, and notes what has to be imported."""
 
     def __init__(self, module: str, tree: ast.Module, imported: set[str]) -> None:
@@ -126,7 +126,7 @@ def _written_class(name: str, imported: set[str]) -> str:
     parts, names, generic = list[str](), set[str](), ""
     for module, class_name in zip(modules, (name, BASES.get(name)), strict=False):
         tree = ast.parse((HERE / f"{module}.py").read_text(encoding="utf-8"))
-        annotations = Annotations(module, tree, imported)
+        annotations = AnnotationRewriter(module, tree, imported)
         [found] = [each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == class_name]
         generic = "[E]" if "Generic[E]" in map(ast.unparse, found.bases) else generic
         for node in found.body:
@@ -152,7 +152,7 @@ class {own}({base}):
 
 
 def _written_attributes(
-    node: ast.FunctionDef | ast.AsyncFunctionDef, annotations: Annotations
+    node: ast.FunctionDef | ast.AsyncFunctionDef, annotations: AnnotationRewriter
 ) -> Iterator[str]:
     """Yield properties for the public attributes that a constructor takes from its parameters."""
     types = {each.arg: each.annotation for each in node.args.args}
@@ -174,7 +174,7 @@ def _written_attributes(
 
 
 def _written_method(
-    owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef, annotations: Annotations
+    owner: str, node: ast.FunctionDef | ast.AsyncFunctionDef, annotations: AnnotationRewriter
 ) -> str:
     decorators = {ast.unparse(each) for each in node.decorator_list}
     wrapped = _mirrored(node.returns)
