@@ -1016,7 +1016,7 @@ PROGRAMS = (LAUNCHER, WRITER, APPLY_PATCH, READER)
 """Programs that run without site-packages."""
 
 FIRST_LOADED = """
-import app_server.cli.dispatch, app_server.cli.parser.command_parser, app_server.server.bootstrap.server_process
+import app_server.cli.dispatch, app_server.cli.parse_command, app_server.server.bootstrap.server_process
 """
 """Imports of what runs before msgspec is loaded, whose import takes as long as half of the interpreter's start: help,
 completion, errors of a command line, and the answer to `initialize`.
