@@ -80,9 +80,9 @@ async def session_turns(w: World) -> Callable[[], Awaitable[object]]:
 @pytest.mark.parametrize(
     ("turns", "acp", "modules", "functions"),
     [
-        (conversation_turns, False, 81, 396),
+        (conversation_turns, False, 81, 406),
         (thread_turns, False, 97, 502),
-        (session_turns, True, 91, 453),
+        (session_turns, True, 91, 455),
     ],
     ids=["conversations", "threads", "sessions"],
 )
