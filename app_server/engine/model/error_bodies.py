@@ -31,15 +31,11 @@ SHORTEST_SECRET = 4
 """
 
 
-def content_type(response: HttpResponse) -> str:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-async def refusal(answer: HttpResponse, target: Endpoint) -> RequestFailure:
+async def refusal(answer: HttpResponse, content_type: str, target: Endpoint) -> RequestFailure:
     """Read why a response is no answer of a model."""
     beginning = _without_secrets(await _beginning(answer), target)
     if 200 <= answer.status < 300:
-        kind, quoted = excerpt(content_type(answer)), excerpt(beginning.decode("utf-8", "replace"))
+        kind, quoted = excerpt(content_type), excerpt(beginning.decode("utf-8", "replace"))
         text = f"The provider answered with {kind} instead of an event stream: {quoted}"
         failed = RequestFailure(ModelError(text))
     else:

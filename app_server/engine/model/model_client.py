@@ -25,7 +25,7 @@ from app_server.engine.http.interface import Fault, Http, HttpFailure, HttpReque
 from app_server.engine.model.api_failures import RequestFailure
 from app_server.engine.model.catalogue import is_other_model
 from app_server.engine.model.endpoints import CredentialSource, Endpoint, endpoint, key_source
-from app_server.engine.model.error_bodies import content_type, refusal
+from app_server.engine.model.error_bodies import refusal
 from app_server.engine.model.model_errors import (
     TOO_MANY_REQUESTS,
     Unauthorized,
@@ -180,7 +180,7 @@ class ModelClient:
                 *self._form.wire.first_events(answer.headers),
                 *self._about_models(answer, settings.model),
             ]
-            is_document = content_type(answer) == "application/json"
+            is_document = _content_type(answer) == "application/json"
             decoder = self._form.wire.decoder(request.asked)
             events = EventStream(chunks, decoder, first, is_document=is_document)
             try:
@@ -216,6 +216,7 @@ class ModelClient:
         response, which `stack` closes, or the failure.
         """
         settings, target = request.asked.settings, request.target
+        idle = self.provider.stream_idle_timeout_ms / 1000
         while True:
             sent = request.sent = GatedRequest(settings.conversation_id, settings.model, len(request.body))
             async with AsyncExitStack() as opened:
@@ -224,8 +225,10 @@ class ModelClient:
                 began = anyio.current_time()
                 outcome: HttpResponse | RequestFailure | HttpFailure
                 try:
-                    answer = await opened.enter_async_context(self._http.send(self._http_request(request)))
-                    outcome = answer if _is_answer(answer) else await refusal(answer, target)
+                    answer = await opened.enter_async_context(self._http.send(_http_request(request, idle)))
+                    kind, is_success = _content_type(answer), 200 <= answer.status < 300
+                    is_answer = is_success and kind != "text/html"
+                    outcome = answer if is_answer else await refusal(answer, kind, target)
                 except HttpFailure as failure:
                     outcome = failure
                 self._report_attempt(request.retries, anyio.current_time() - began, outcome)
@@ -310,17 +313,6 @@ class ModelClient:
             headers[name] = f"{headers[name]},{value}" if listed else value
         return Endpoint(target.url, headers, target.secret)
 
-    def _http_request(self, request: PreparedRequest) -> HttpRequest:
-        idle = self.provider.stream_idle_timeout_ms / 1000
-        return HttpRequest(
-            method="POST",
-            url=request.target.url,
-            headers=request.target.headers,
-            body=request.body,
-            idle_seconds=idle,
-            header_seconds=idle,
-        )
-
     async def _credentials(self, refused: Credentials | None = None) -> Credentials | None:
         """Return the present credentials, or credentials that differ from the refused ones."""
         if self._login is None:
@@ -329,6 +321,17 @@ class ModelClient:
             return await (self._login.credentials() if refused is None else self._login.refresh(refused))
         except AuthError as error:
             raise ModelError(str(error), ErrorClass.UNAUTHORIZED) from error
+
+
+def _http_request(request: PreparedRequest, idle_seconds: float) -> HttpRequest:
+    return HttpRequest(
+        method="POST",
+        url=request.target.url,
+        headers=request.target.headers,
+        body=request.body,
+        idle_seconds=idle_seconds,
+        header_seconds=idle_seconds,
+    )
 
 
 def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFailure:
@@ -343,6 +346,5 @@ def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFai
     return RequestFailure(error, again=not useless)
 
 
-def _is_answer(response: HttpResponse) -> bool:
-    """Return whether a response may be the answer of a model."""
-    return 200 <= response.status < 300 and content_type(response) != "text/html"
+def _content_type(response: HttpResponse) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
