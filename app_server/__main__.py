@@ -49,6 +49,9 @@ def _run(options: dict[str, object] | None) -> int:
         signal.getsignal(signal.SIGINT) is signal.default_int_handler
     ):  # a background job of a script ignores Ctrl-C
         signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
+    from app_server.engine.support import lazy_imports  # noqa: PLC0415  the proxy needs none of it
+
+    lazy_imports.install()
     from app_server.cli.dispatch import main as run  # noqa: PLC0415  takes a while
 
     status = run(sys.argv[1:], options)

@@ -159,6 +159,7 @@ LEVELS: tuple[set[str], ...] = (
     {
         "app_server.engine.support.engine_errors",
         "app_server.engine.support.lazy",
+        "app_server.engine.support.lazy_imports",
         "app_server.engine.support.helpers",
         "app_server.engine.support.process_memory",
         "app_server.engine.support.real_path",
@@ -350,17 +351,7 @@ PURE = (
 """Modules and folders that decide and never act. The same holds for everything that they import."""
 
 LATE_IMPORTS = {
-    "app_server.engine.model.chat_reader": "of one of the APIs of models",
-    "app_server.engine.model.chat_writer": "the same",
-    "app_server.engine.model.messages_options": "the same",
-    "app_server.engine.model.messages_reader": "the same",
-    "app_server.engine.model.messages_writer": "the same",
-    "app_server.engine.config.model_rows": "for settings about models",
-    "app_server.engine.model.available_providers": "where nobody is logged in",
-    "app_server_protocol.v2.models": "where another model answers than was asked for",
-    "app_server.engine.model.refusals": "for requests that a provider refused",
-    "app_server.engine.model.text_calls": "for models of local servers",
-    "app_server.server.engine_composition": "the engine, with the first conversation or when nobody waits",
+    "app_server.engine.support.lazy_imports": "behind the proxy, which needs none",
     "app_server.cli.dispatch": "when Ctrl-C is handled",
     "app_server.engine.support.filelock": "for a server that is slow to answer its proxy",
     "app_server.server.proxy.spawn": "where there is no server to be the proxy of, and for servers that listen",
@@ -368,51 +359,14 @@ LATE_IMPORTS = {
     "app_server.server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
     "app_server.cli.commands": "each with the first command line that names it",
     "app_server.cli.parse_command": "argparse, which a server that is started as editors do does without",
-    "app_server.engine.auth.account_usage": "only where a client asks how much of a ChatGPT account is used up",
-    "app_server.engine.auth.browser": "the same as the issuer",
-    "app_server.engine.auth.issuer": "only to log in, to refresh a login, to log out",
-    "app_server.engine.auth.login": "only where somebody logs in",
-    "app_server.engine.auth.mcp_tokens": "only for MCP servers that are reached over HTTP",
-    "app_server.engine.auth.oauth_http": "only for either of them",
-    "app_server.engine.mcp.mcp_server": "only where a server is configured",
-    "app_server.engine.mcp.tool_catalog": "only where a server is configured",
-    "app_server.engine.mcp.mcp_requests": "only where a server is configured",
-    "app_server.engine.mcp.streamable_http": "only servers that are reached over HTTP",
-    "app_server.engine.storage.stored_conversations": "not to begin a conversation",
-    "app_server.engine.storage.rollout_reader": "only for conversations that were stored",
-    "app_server.engine.storage.call_items": "reads commands as shells do, for calls that no line shows as an item",
     "app_server.engine.storage.thread_listing": "with the first list",
     "app_server.engine.storage.thread_index": "SQLite, for the lists that need more than names",
-    "app_server.engine.session.operations": "all of a turn, with the first operation or when nobody waits",
-    "app_server.engine.approvals.prefix_rules": "reads commands as shells do, with the first that a rule may concern",
-    "app_server.engine.workspace.fs": "with the first request for a file of the client",
-    "app_server.engine.workspace.files.search": "with the first search",
-    "app_server.engine.session.review": "with the first review",
-    "app_server.engine.model.discovery": "when a provider is asked for its models, mostly behind a turn",
-    "app_server.engine.session.user_shell": "with the first command that the user types",
-    "app_server.engine.workspace.git.worktree_files": "with the first snapshot of a working tree",
-    "app_server.engine.workspace.git.restore": "with the first undo",
-    "app_server.engine.workspace.git.snapshot": "with the first snapshot of a working tree",
-    "app_server.engine.workspace.patch.changes": "the diff of a turn, with its first patch",
-    "app_server.engine.approvals.shell.dangerous_commands": "with the first command that somebody may be asked about",
-    "app_server.engine.approvals.shell.git_commands": "the same, where it is one of git",
-    "app_server.engine.approvals.shell.safe_commands": "the same",
-    "app_server.engine.tools.shell_tools": "with the first call of a tool of the module",
-    "app_server.engine.tools.mcp_tools": "the same",
-    "app_server.engine.tools.patch_tool": "the same",
-    "app_server.engine.tools.file_tools": "the same",
-    "app_server.engine.tools.user_tools": "the same",
     "landlock": "with the first confined command; only on Linux",
     "jsonschema": "for turns whose answer has a schema",
     "app_server_protocol.mcp": "for who reads what MCP servers answered",
-    "app_server.engine.support.redaction": "with the first request to a model that fails",
-    "app_server.server.apis.acp.handlers": "with the first of their requests, which are seldom before a turn",
     "app_server.server.apis.acp.acp_routes": "only for the command that speaks this protocol",
-    "app_server.engine.context.skills.skill_catalog": "only for clients that speak the thread API",
-    "app_server.server.apis.v2.v2_services": "for a client that speaks it, or errs",
     "app_server.server.apis.v1": "not for the command that speaks the Agent Client Protocol",
     "app_server.server.apis.v2.handlers": "each with the first method of its family",
-    "app_server.server.apis.v2.v2_requests": "with the first question to the client",
     "app_server.server.apis.v2.v2_routes": "only for clients that speak the thread API",
     "app_server.engine.http.http_transport": "with the first request to a model",
     "app_server.engine.http.http_client": "with the first other request; httpx2 takes a part of each first turn",
@@ -420,7 +374,6 @@ LATE_IMPORTS = {
     "grpc": "not always installed",
     "opentelemetry.exporter.otlp.proto.grpc": "the same",
     "app_server.cli.batch.batch_command": "a command of its own",
-    "app_server.cli.batch.ray_runner": "an extra",
     "app_server.cli.chat": "a command of its own",
     "app_server.cli.demo": "a command of its own",
     "app_server.cli.exec": "a command of its own",
@@ -453,9 +406,6 @@ LATE_IMPORTS = {
     "tree_sitter_bash": "the same",
     "tempfile": "most servers never write such a file",
     "app_server.engine.config.features": "their names, for completion alone",
-    "app_server.engine.config.settings_file": "most servers neither show nor write it",
-    "app_server.engine.tools.mcp_settings": "reads and writes the user's file, with the first approval of an MCP tool",
-    "app_server.engine.config.toml_text": "imports tomlkit, and most servers never edit a file",
 }
 """Imports inside functions, and why they are not at the top. All other imports are at the top of their module."""
 
@@ -861,7 +811,9 @@ def test_imports_are_at_the_top_but_for_what_is_loaded_late() -> None:
 
 
 def test_what_is_loaded_late_is_loaded_in_one_way() -> None:
-    """They use `Lazy`, except where the process starts."""
+    """Modules of the package are imported at the top as modules (`lazy_imports`), and others use `Lazy`, except where
+    the process starts.
+    """
     found = {
         module
         for module in modules()
@@ -1252,6 +1204,9 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
 def test_what_comes_first_loads_nothing_of_what_comes_later(code: str, others: tuple[str, ...]) -> None:
     loaded = modules_loaded_by(code)
     assert {other for other in others if find_spec(other) is None} == set(), "there is no such module"
+    loaded -= {
+        name for name, path in modules().items() if path.stem == "__init__"
+    }  # importers of their modules
     assert {name for name in loaded if any(inside(name, other) for other in others)} == set()
 
 

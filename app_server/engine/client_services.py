@@ -5,8 +5,7 @@ with the rights that the configuration gives.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from importlib import import_module
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,6 +26,8 @@ from app_server.engine.sandbox.exec.command_process import (
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.workspace.fs import client_files, watching
+from app_server.engine.workspace.git import snapshot
 from app_server.engine.workspace.git.repository import find_repository
 from app_server.engine.workspace.git.run_git import Git
 from app_server_protocol.engine.notices import CustomPrompt
@@ -41,15 +42,6 @@ if TYPE_CHECKING:
     from app_server.engine.workspace.fs.watching import FileWatcher, NotifyChanged
     from app_server.engine.workspace.git.snapshot import DiffToRemote
 
-_DIFF_TO_REMOTE: Lazy[Callable[[Git, Path], Awaitable[DiffToRemote | None]]] = Lazy(
-    lambda: import_module("app_server.engine.workspace.git.snapshot").diff_to_remote
-)
-_FILES: Lazy[type[ClientFiles]] = Lazy(
-    lambda: import_module("app_server.engine.workspace.fs.client_files").ClientFiles
-)
-_WATCHER: Lazy[type[FileWatcher]] = Lazy(
-    lambda: import_module("app_server.engine.workspace.fs.watching").FileWatcher
-)
 
 TERMINAL_KIND = "xterm"
 """Value of $TERM for a command on a terminal, if nothing else sets it."""
@@ -133,16 +125,16 @@ class Host(Struct, frozen=True):
 
     async def with_files(self, work: Callable[[ClientFiles], Result]) -> Result:
         """Run work with files in a thread. Raises OSError and FileRefused."""
-        files = _FILES.get()(str(self.settings.home))
+        files = client_files.ClientFiles(str(self.settings.home))
         return await run_in_thread(work, files, abandon_on_cancel=True)
 
     def watcher(self, notify: NotifyChanged, tasks: TaskGroup) -> FileWatcher:
         """Return a watcher without watches, whose tasks run in `tasks`."""
-        return _WATCHER.get()(notify, tasks)
+        return watching.FileWatcher(notify, tasks)
 
     async def diff_to_remote(self, folder: Path) -> DiffToRemote | None:
         """Return the changes of a working tree that no remote has; None without a known remote, or if git fails."""
-        return await _DIFF_TO_REMOTE.get()(self.git, folder)
+        return await snapshot.diff_to_remote(self.git, folder)
 
     async def merge_base(self, folder: Path, branch: str) -> str | None:
         """Return the newest commit that HEAD and a branch have in common; None if there is none."""

@@ -15,8 +15,6 @@ import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -37,9 +35,10 @@ from app_server.engine.model.model_client import ModelClient
 from app_server.engine.model.model_facts import tier_in_force
 from app_server.engine.ports import ProcessEnvironment
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.session import operations
 from app_server.engine.session.facade import SessionHandle
 from app_server.engine.session.model_notices import other_model_notice, window_notice
-from app_server.engine.session.session import PERFORM, Session
+from app_server.engine.session.session import Session
 from app_server.engine.session.session_servers import Elicitations
 from app_server.engine.session.session_services import (
     ConversationSetup,
@@ -52,12 +51,14 @@ from app_server.engine.session.session_services import (
     TurnCompleted,
 )
 from app_server.engine.session.windows import documents_notice, first_bounds
+from app_server.engine.storage import rollout_reader
 from app_server.engine.storage.history_file import MessageHistory, SharedMessages
 from app_server.engine.storage.record import revert_line
 from app_server.engine.storage.rollout_names import new_rollout_path
 from app_server.engine.storage.writer import NullRolloutWriter, RolloutWriter
 from app_server.engine.support import user_messages
 from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.lazy_imports import load
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.telemetry.telemetry_events import ConversationTelemetry
 from app_server.engine.thread_origin import (
@@ -91,9 +92,6 @@ if TYPE_CHECKING:
 
 OPENING_ID = "auto-compact-0"
 """Id of events that are emitted while opening; codex 0.58 numbers them like the turns that it starts itself."""
-
-_READING: Lazy[ModuleType] = Lazy(lambda: import_module("app_server.engine.storage.rollout_reader"))
-"""The module that reads stored conversations; a new conversation needs none of it."""
 
 
 class EngineServices(Struct, frozen=True, kw_only=True):
@@ -155,7 +153,7 @@ class Engine:
 
     def load_turns(self) -> None:
         """Load the modules that opening does not need, before the first turn. Slow: use a thread."""
-        PERFORM.get()
+        load(operations)
 
     # --- the four origins
     async def _begin(
@@ -183,7 +181,7 @@ class Engine:
         self, config: Config, caller: ClientContext, origin: Fork
     ) -> tuple[Session, StoredConversation]:
         """Copy every line of the old file but for its goal: the new file is listed and resumed like any other."""
-        reading = _READING.get()
+        reading = rollout_reader
         stored = await run_in_thread(reading.read_rollout, origin.path, origin.keeps)
         setup, writer = self._new_rollout(
             config,
@@ -207,7 +205,7 @@ class Engine:
     async def _resume(
         self, config: Config, caller: ClientContext, origin: StoredRollout
     ) -> tuple[Session, StoredConversation]:
-        reading, revert = _READING.get(), origin.revert
+        reading, revert = rollout_reader, origin.revert
         line = None if revert is None else revert_line(revert.keeps, revert.turns)
         read = partial(reading.reopen, messages=origin.messages, turns=origin.turns)
         reopened = await run_in_thread(read, origin.path, self._process.now, self._process.disk, line)

@@ -20,6 +20,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from app_server.engine.auth import browser, issuer, login, oauth_http
 from app_server.engine.auth.accounts import Accounts
 from app_server.engine.auth.auth_manager import AuthManager
 from app_server.engine.client_context import (
@@ -33,18 +34,25 @@ from app_server.engine.client_context import (
 from app_server.engine.client_services import Host
 from app_server.engine.config.config_values import SettingsSource, SharingSettings
 from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.context.skills import skill_catalog
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.plan import KeptFolders
+from app_server.engine.storage import stored_conversations
 from app_server.engine.storage.socket_folders import known_folders
 from app_server.engine.support.client_info import ClientProfile, EarlyInitialize, own_user_agent
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.limits import Limits
 from app_server.engine.support.process_memory import FreeMemoryReturn
 from app_server.engine.system_ports import SystemPorts
+from app_server.engine.workspace.files import search
 from app_server.engine.workspace.git.find_git import find_git
 from app_server.engine.workspace.git.run_git import Git
+from app_server.server import engine_composition
+from app_server.server.apis.acp import acp_routes
 from app_server.server.apis.api_services import Handshake, ServerServices, Shared
 from app_server.server.apis.router import FindRoute, MethodRouter
+from app_server.server.apis.v1 import ignored, v1_routes
+from app_server.server.apis.v2 import v2_routes, v2_services
 from app_server.server.client_connection import ServedClient
 from app_server.server.conversations.idle import IdleReaper, UnattendedReaper
 from app_server.server.conversations.manager import ConversationManager
@@ -57,11 +65,7 @@ from app_server.server.served_connection import ServedConnection
 from app_server_protocol.framing import Transport
 
 if TYPE_CHECKING:
-    from app_server.engine.auth.issuer import Issuer
     from app_server.engine.auth.login import McpLogins
-    from app_server.engine.context.skills.skill_catalog import SkillCatalog
-    from app_server.engine.storage.stored_conversations import StoredConversations
-    from app_server.engine.workspace.files.search import FileSearch
     from app_server.server.engine_composition import Assembled
 
 
@@ -159,38 +163,24 @@ class Server:
         self._auth, self._shared = auth_manager(settings), Shared()
         self._git = Git(settings.home, find_git(settings.environment, settings.cwd))
 
-        def load() -> Callable[[], Assembled]:
-            from app_server.server.engine_composition import assemble  # noqa: PLC0415 - slow to import
-
+        def assembler() -> Callable[[], Assembled]:
+            assemble = engine_composition.assemble
             return lambda: assemble(
                 process, machine.http, runner, self._git, self._auth, background, self._skills
             )
 
-        def load_skills() -> SkillCatalog:
-            from app_server.engine.context.skills.skill_catalog import SkillCatalog  # noqa: PLC0415 - the thread API's only
-
-            return SkillCatalog(settings.home, environment)
-
-        def load_mcp_logins() -> McpLogins:
-            from app_server.engine.auth import login, oauth_http  # noqa: PLC0415 - where a user logs in at one
-
+        def mcp_logins() -> McpLogins:
             http = oauth_http.OAuthHttp(environment)
             return login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
 
-        def load_stored() -> StoredConversations:
-            from app_server.engine.storage.stored_conversations import StoredConversations  # noqa: PLC0415 - not to begin one
-
-            return StoredConversations(settings.home, machine.wall_clock)
-
-        def load_search() -> FileSearch:
-            from app_server.engine.workspace.files.search import FileSearch  # noqa: PLC0415 - with the first search
-
-            return FileSearch(machine.time_ns)
-
         self._lanes = ServerLanes()
-        self._skills, self._mcp_logins = Lazy(load_skills), Lazy(load_mcp_logins)
-        self._stored, self._search = Lazy(load_stored), Lazy(load_search)
-        self.engine = LazyEngine(Lazy(load), runner, environment, background)
+        self._skills = Lazy(lambda: skill_catalog.SkillCatalog(settings.home, environment))
+        self._mcp_logins = Lazy(mcp_logins)
+        self._stored = Lazy(
+            lambda: stored_conversations.StoredConversations(settings.home, machine.wall_clock)
+        )
+        self._search = Lazy(lambda: search.FileSearch(machine.time_ns))
+        self.engine = LazyEngine(Lazy(assembler), runner, environment, background)
         self.conversations = ConversationManager(
             self.engine.open, background, settings.limits.conversations, machine.wall_clock
         )
@@ -349,15 +339,10 @@ def command_runner(settings: ServerSettings) -> CommandRunner:
 def auth_manager(settings: ServerSettings) -> AuthManager:
     environment = settings.environment
 
-    def load_issuer() -> Issuer:
-        from app_server.engine.auth import browser, issuer  # noqa: PLC0415 - only for logins
-
-        return issuer.Issuer(environment.get(browser.ISSUER_VARIABLE), environment)
-
     return AuthManager(
         settings.home,
         clock=settings.machine.wall_clock,
-        issuer=Lazy(load_issuer),
+        issuer=Lazy(lambda: issuer.Issuer(environment.get(browser.ISSUER_VARIABLE), environment)),
         env_api_keys=env_api_keys(environment, key_variables(settings)),
     )
 
@@ -369,29 +354,20 @@ def key_variables(place: ClientSettings) -> tuple[str, ...]:
 
 def _router(services: ServerServices, place: ClientSettings, early: EarlyInitialize | None) -> Router:
     if place.acp:
-        from app_server.server.apis.acp.acp_routes import open_router  # noqa: PLC0415 - only for its own command
-
-        return open_router(services, None if early is None else early.params)
+        return acp_routes.open_router(services, None if early is None else early.params)
 
     def conversations() -> FindRoute:
-        from app_server.server.apis.v1.v1_routes import find_route  # noqa: PLC0415 - only for clients that speak it
-
-        return find_route(services)
+        return v1_routes.find_route(services)
 
     def threads() -> FindRoute:
-        from app_server.server.apis.v2.v2_routes import find_route  # noqa: PLC0415 - only for clients that speak it
-
-        return find_route(services)
+        return v2_routes.find_route(services)
 
     if early is not None:
         services.handshake.accept(early.name, early.version, early.capabilities)
     client = services.handshake.client
 
     def tell_ignored(notice: str, conversation: str | None, over_threads: bool) -> None:
-        from app_server.server.apis.v1.ignored import warn_in_conversation  # noqa: PLC0415 - for a client that errs
-        from app_server.server.apis.v2.v2_services import tell_ignored  # noqa: PLC0415
-
-        if over_threads or not warn_in_conversation(services, notice, conversation):
-            tell_ignored(services, notice)
+        if over_threads or not ignored.warn_in_conversation(services, notice, conversation):
+            v2_services.tell_ignored(services, notice)
 
     return MethodRouter(conversations, threads, IN_BOTH_APIS, client, services.require_running, tell_ignored)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import anyio
@@ -15,6 +14,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server import PROTOCOL_VERSION
+from app_server.engine.auth import mcp_tokens, oauth_http
 from app_server.engine.auth.auth_manager import AuthManager
 from app_server.engine.auth.credentials import AuthMethod
 from app_server.engine.client_context import ActiveClient, ClientContext
@@ -23,6 +23,7 @@ from app_server.engine.engine import Engine, EngineServices
 from app_server.engine.http.address import network_settings
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.mcp.runtime_interface import McpRuntime
+from app_server.engine.model import available_providers, discovery
 from app_server.engine.model.known_models import KnownModels
 from app_server.engine.model.model_client import ModelClient, Pacing
 from app_server.engine.model.model_facts import ModelFacts
@@ -101,14 +102,11 @@ class ConversationsProvider(Struct, frozen=True):
             return ""
         environment = self.caller.environment
         http, identity = self.models.networks.of(environment), self.caller.caller.identity()
-        found: str = await _OTHER_PROVIDERS.get()(http, environment, identity)
+        found: str = await available_providers.other_providers(http, environment, identity)
         return found
 
     def saw_list(self, etag: str) -> None:
         self.models.known.saw_list(self.config, self.caller, etag)
-
-
-_OTHER_PROVIDERS = Lazy(lambda: import_module("app_server.engine.model.available_providers").other_providers)
 
 
 class ModelQuestions(Struct, frozen=True):
@@ -120,14 +118,14 @@ class ModelQuestions(Struct, frozen=True):
     async def ask(self, config: Config, caller: ActiveClient) -> ServedModels | ModelsUnknown:
         """Request the models from the provider of a configuration. Raises AuthError."""
         environment, provider = caller.environment, config.provider
-        discovery = _DISCOVERY.get()(
+        source = discovery.Discovery(
             provider,
             self.networks.of(environment),
             env=environment,
             identity=caller.caller.identity(),
             login=await self._logins(config, caller).credentials() if provider.requires_openai_auth else None,
         )
-        answer: ServedModels | ModelsUnknown = await discovery.ask(config.thread.model)
+        answer: ServedModels | ModelsUnknown = await source.ask(config.thread.model)
         return answer
 
     def account(self, config: Config, caller: ActiveClient) -> str:
@@ -137,9 +135,6 @@ class ModelQuestions(Struct, frozen=True):
 
     def _logins(self, config: Config, caller: ActiveClient) -> AuthManager:
         return self.auth.with_keys(caller.api_keys, caller.first_api_keys).under(config.login)
-
-
-_DISCOVERY = Lazy(lambda: import_module("app_server.engine.model.discovery").Discovery)
 
 
 class Networks:
@@ -173,8 +168,6 @@ class EngineAdapters:
         self._process, self._runner, self._auth, self._background = process, runner, auth, background
 
         def load_mcp_tokens() -> McpTokenSource:
-            from app_server.engine.auth import mcp_tokens, oauth_http  # noqa: PLC0415  only MCP servers over HTTP
-
             http = oauth_http.OAuthHttp(process.environment)
             return mcp_tokens.McpTokenSource(auth.home, http, process.wall_clock, anyio.Lock())
 

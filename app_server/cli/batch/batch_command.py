@@ -9,15 +9,15 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 import anyio
 from msgspec import Struct
 
+from app_server.cli.batch import ray_runner
 from app_server.cli.batch.batch_summary import summary
 from app_server.cli.batch.batch_tasks import Task, listed, parse_tasks
 from app_server.cli.batch.budget import Ledger, SharedLimits
@@ -41,6 +41,8 @@ from app_server.cli.batch.requirements import fitting, of_shard, require_outside
 from app_server.cli.batch.scheduler import Scheduler
 from app_server.cli.batch.secrets import known_secrets, secret_settings, with_secrets, without_secrets
 from app_server.cli.batch.worker_messages import CHECKOUTS, WORK, Doing, Setup, Status
+from app_server.cli.demo import workspace
+from app_server.cli.exec import output_schema
 from app_server.cli.exec.output_file import read_prices
 from app_server.cli.named_files import read_input
 from app_server.client.command_line import USAGE, InvalidCommandLine, printable, single_errors
@@ -48,7 +50,6 @@ from app_server.client.failures import ServerEnded
 from app_server.engine.config.config_values import CliOverrides, SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.support.engine_errors import ConfigError
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.private_folders import temporary_folder
 from app_server.engine.workspace.git.find_git import find_git
 from app_server.engine.workspace.git.run_git import Git
@@ -59,7 +60,7 @@ from app_server_protocol.policy import WorkspaceWrite
 from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
-    from app_server.cli.exec.output_schema import OutputSchema
+    pass
 
 AGAIN: Final[tuple[Status, ...]] = ("failed", "lost")
 """Statuses of the tasks that `retry` runs again by default."""
@@ -71,14 +72,6 @@ MOST_WORKERS: Final = 4
 SHOWN_LEFT_OUT: Final = 20
 TASKS_A_WORKER: Final = 4
 """Number of running tasks per worker, if `--jobs` is not given."""
-
-_OUTPUT_SCHEMA: Lazy[type[OutputSchema]] = Lazy(
-    lambda: import_module("app_server.cli.exec.output_schema").OutputSchema
-)
-_DEMO: Lazy[Any] = Lazy(lambda: import_module("app_server.cli.demo.workspace"))
-_RAY: Lazy[Callable[[str], Workers]] = Lazy(
-    lambda: import_module("app_server.cli.batch.ray_runner").ray_workers
-)
 
 
 def run_batch(args: argparse.Namespace) -> int:
@@ -124,7 +117,7 @@ def planned(args: argparse.Namespace, environment: Mapping[str, str]) -> BatchPl
         raise InvalidCommandLine("expected a file of tasks and a folder for results: TASKS.jsonl -o OUT")
     out, raw, named = Path(args.out), _raw(args.tasks), args.output_schema
     home = server_home(environment)
-    schema = None if named is None else _OUTPUT_SCHEMA.get().read(Path(named)).schema
+    schema = None if named is None else output_schema.OutputSchema.read(Path(named)).schema
     doing = Doing(overrides=_overrides(args), checkout=args.checkout, schema=schema)
     batch = BatchFile(
         digest=sha256(raw).hexdigest(), folder=str(working_directory()), doing=doing, shard=args.shard
@@ -282,7 +275,7 @@ def _workers(plan: BatchPlan, tasks: int) -> Workers:
                 f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
             )
         try:
-            return _RAY.get()(plan.args.ray)
+            return ray_runner.ray_workers(plan.args.ray)
         except ImportError:
             raise InvalidCommandLine(
                 "--ray needs ray: pip install 'app-server-agent[ray]' where app-server is installed"
@@ -350,18 +343,18 @@ DEMO_TASKS: Final = (
 
 async def _demonstrate(args: argparse.Namespace) -> int:
     """Run ten tasks with a scripted model, in a temporary repository."""
-    demo, home = _DEMO.get(), server_home(os.environ)
+    home = server_home(os.environ)
     try:
-        async with demo.demo_surroundings(os.environ) as workspace:
+        async with workspace.demo_surroundings(os.environ) as demo:
             args.out = args.out or tempfile.mkdtemp(prefix="batch-demo-", dir=temporary_folder(home))
-            args.tasks = str(workspace.root / "tasks.jsonl")
+            args.tasks = str(demo.root / "tasks.jsonl")
             lines = [
-                {"id": f"{name}-{n}", "prompt": words, "repo": str(workspace.repository), "check": check}
+                {"id": f"{name}-{n}", "prompt": words, "repo": str(demo.repository), "check": check}
                 for n in range(1, 6)
                 for name, words, check in DEMO_TASKS
             ]
             Path(args.tasks).write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
             print(f"ten tasks with a scripted model; look into {args.out}", file=sys.stderr)  # noqa: T201
-            return await run_plan(planned(args, workspace.environment))
-    except demo.DemoSetupError as error:
+            return await run_plan(planned(args, demo.environment))
+    except workspace.DemoSetupError as error:
         raise InvalidCommandLine(str(error)) from None

@@ -8,26 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from importlib import import_module
 from typing import assert_never
 
 from msgspec import Struct
 
 from app_server.engine.approvals.consent import Rights
 from app_server.engine.approvals.rules_text import PrefixRule, RuleDecision
+from app_server.engine.approvals.shell import dangerous_commands, safe_commands
 from app_server.engine.approvals.shell.quote import join
 from app_server.engine.approvals.shell.shell_script import as_typed
-from app_server.engine.support.lazy import Lazy
 from app_server_protocol.policy import AskForApproval, DangerFullAccess, QuestionKinds, SandboxPolicy
 
 Judge = Callable[..., bool]
 
-_IS_DANGEROUS: Lazy[Judge] = Lazy(
-    lambda: import_module("app_server.engine.approvals.shell.dangerous_commands").is_dangerous
-)
-_IS_KNOWN_SAFE: Lazy[Judge] = Lazy(
-    lambda: import_module("app_server.engine.approvals.shell.safe_commands").is_known_safe
-)
 
 POLICY_NAMES = {
     AskForApproval.UNTRUSTED: "UnlessTrusted",
@@ -75,7 +68,7 @@ def policy_rejection(
     if kinds is not None and not kinds.sandbox_approval:
         if leaves_sandbox(request, sandbox):
             return "the user is not asked about the sandbox; reject command — do not ask for escalated permissions"
-        if _IS_DANGEROUS.get()(request.argv):
+        if dangerous_commands.is_dangerous(request.argv):
             return "the command destroys, and the user is not asked about that; reject command"
     return None
 
@@ -121,13 +114,15 @@ def must_ask(
             if leaves_sandbox(request, sandbox):
                 return True
             # A sandbox does not protect the user's own work in its roots from the command.
-            if not _IS_DANGEROUS.get()(request.argv):
+            if not dangerous_commands.is_dangerous(request.argv):
                 return False
-            return not _IS_KNOWN_SAFE.get()(request.argv, trusts=trusts, allowed=allowed)
+            return not safe_commands.is_known_safe(request.argv, trusts=trusts, allowed=allowed)
         case AskForApproval.UNTRUSTED:
             # Without a sandbox, another command could change the repository between this check and git's own.
             plain = None if isinstance(sandbox, DangerFullAccess) else git_is_plain
-            return not _IS_KNOWN_SAFE.get()(request.argv, trusts=trusts, git_is_plain=plain, allowed=allowed)
+            return not safe_commands.is_known_safe(
+                request.argv, trusts=trusts, git_is_plain=plain, allowed=allowed
+            )
         case _:
             assert_never(approval)
 
@@ -156,7 +151,7 @@ def decide_input(
         case AskForApproval.ON_FAILURE:
             return InputVerdict.ASK if wider else InputVerdict.TYPE
         case AskForApproval.ON_REQUEST:
-            destroys = _IS_DANGEROUS.get()(("bash", "-c", as_typed(text)))
+            destroys = dangerous_commands.is_dangerous(("bash", "-c", as_typed(text)))
             ask = InputVerdict.ASK if kinds is None or kinds.sandbox_approval else InputVerdict.REFUSE
             return ask if wider or destroys else InputVerdict.TYPE
         case AskForApproval.UNTRUSTED:

@@ -15,14 +15,12 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server.engine.approvals import rules_text
-from app_server.engine.support.lazy import Lazy
+from app_server.engine.approvals import prefix_rules, rules_text
 from app_server.engine.support.text_of_bytes import text_of_bytes
 from app_server.engine.support.worker_threads import run_in_thread
 
@@ -185,10 +183,6 @@ def _reason(error: OSError | RulesUnusable) -> str:
 
 
 log = logging.getLogger(__name__)
-_RULES: Lazy[type[PrefixRules]] = Lazy(
-    lambda: import_module("app_server.engine.approvals.prefix_rules").PrefixRules
-)
-"""The class reads commands as shells do. Its module is loaded with the first command that a rule may concern."""
 
 
 class ExecPolicy:
@@ -217,7 +211,7 @@ class ExecPolicy:
 
     def _applied(self) -> PrefixRules:
         if self._rules is None:
-            self._rules = _RULES.get()(self._found)
+            self._rules = prefix_rules.PrefixRules(self._found)
         return self._rules
 
     async def keep(self, words: Sequence[str]) -> str | None:

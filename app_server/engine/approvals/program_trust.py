@@ -11,20 +11,16 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 from msgspec import Struct
 
-from app_server.engine.support.lazy import Lazy
+from app_server.engine.approvals.shell import git_commands
 from app_server.engine.support.real_path import real_path, within
 from app_server.engine.support.rooted_fs import RootDir
 
 IsPlain = Callable[[Callable[[str], bytes | None]], bool]
 
-_IS_PLAIN: Lazy[IsPlain] = Lazy(
-    lambda: import_module("app_server.engine.approvals.shell.git_commands").is_plain_repository
-)
 
 SHELLS = frozenset({"bash", "sh", "zsh"})
 STARTUP_FILES = (
@@ -135,7 +131,7 @@ def git_is_plain(cwd: str) -> bool:
             git = root / ".git"
             if os.path.lexists(git):
                 with RootDir(git) as opened:
-                    return _IS_PLAIN.get()(partial(_read, opened))
+                    return git_commands.is_plain_repository(partial(_read, opened))
     except (
         OSError
     ):  # also if `.git` is no folder, or if a path that should be a regular file is of another kind

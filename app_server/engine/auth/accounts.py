@@ -5,13 +5,13 @@ It follows the settings, which may forbid logins. A new login cancels the pendin
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from app_server.engine.auth import account_usage, login
 from app_server.engine.auth.auth_manager import AuthManager, AuthStatus
 from app_server.engine.auth.credentials import AuthMethod, IdClaims, LoginOutcome
 from app_server.engine.config.settings_service import UserSettings
@@ -22,16 +22,7 @@ if TYPE_CHECKING:
     from app_server.engine.auth.usage_limits import AccountUsage
 
 # These modules are imported on first use: on most servers the user is logged in already.
-_OPEN_LOGIN: Lazy[Callable[..., Awaitable[LoginFlow]]] = Lazy(
-    lambda: import_module("app_server.engine.auth.login").open_login
-)
-_OPEN_DEVICE_LOGIN: Lazy[Callable[[AuthManager], Awaitable[DeviceLoginFlow]]] = Lazy(
-    lambda: import_module("app_server.engine.auth.login").open_device_login
-)
 
-_ASK_USAGE: Lazy[Callable[[AuthManager, Mapping[str, str]], Awaitable[AccountUsage]]] = Lazy(
-    lambda: import_module("app_server.engine.auth.account_usage").ask_usage
-)
 
 ACCOUNT = ""
 """Purpose of a login at the model provider. The purpose of any other login contains the name of its server."""
@@ -94,7 +85,7 @@ class Accounts:
     async def usage(self) -> AccountUsage:
         """Return how much of a ChatGPT account's limits is used up. Raises AuthError and ConfigError."""
         self.needs_login()
-        return await _ASK_USAGE.get()(self._auth, self._env)
+        return await account_usage.ask_usage(self._auth, self._env)
 
     def store_api_key(self, key: str) -> None:
         """Replace the login by an API key. Raises AuthError and ConfigError."""
@@ -112,7 +103,7 @@ class Accounts:
         self.needs_login()
         self._end(ACCOUNT)
         originator = self._originator()
-        return self._add(await _OPEN_LOGIN.get()(self._auth, random=self._random, originator=originator))
+        return self._add(await login.open_login(self._auth, random=self._random, originator=originator))
 
     async def open_device_login(self) -> OpenLogin[DeviceLoginFlow]:
         """Begin a login with a device code: request the code. The caller then calls `await_in_background`. Raises
@@ -120,7 +111,7 @@ class Accounts:
         """
         self.needs_login()
         self._end(ACCOUNT)
-        return self._add(await _OPEN_DEVICE_LOGIN.get()(self._auth))
+        return self._add(await login.open_device_login(self._auth))
 
     async def open_mcp_login(
         self, server: str, url: str, scopes: Sequence[str] | None
@@ -138,9 +129,9 @@ class Accounts:
         return login
 
     def _end(self, purpose: str) -> None:
-        for login in self._pending.values():
-            if login.purpose == purpose:
-                login.flow.cancel()
+        for pending in self._pending.values():
+            if pending.purpose == purpose:
+                pending.flow.cancel()
 
     def await_in_background(
         self,

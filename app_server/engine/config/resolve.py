@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 
-from app_server.engine.config import config_values
+from app_server.engine.config import config_values, model_rows
 from app_server.engine.config.features import FEATURES, Features
 from app_server.engine.config.layers import Layered
 from app_server.engine.config.model_tables import ModelSettings, ModelTables
@@ -33,7 +32,6 @@ from app_server.engine.config.setting_types import quote, shortened
 from app_server.engine.config.settings_reader import SettingsTable, derive_error, did_you_mean, plain_name
 from app_server.engine.config.settings_table import ABOUT_CLIENTS
 from app_server.engine.support.engine_errors import describe
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.rooted_fs import read_named
 from app_server.engine.support.text_of_bytes import text_of_bytes
 from app_server_protocol.engine.thread_settings import ThreadSettings
@@ -71,7 +69,7 @@ def read_models(
         why = describe(error) if isinstance(error, OSError) else "it is too large"
         raise settings.invalid("model_catalog_json", f"cannot be read: {quote(str(path))}: {why}") from error
     try:
-        _ROWS.get().read_rows(content)
+        model_rows.read_rows(content)
     except ValueError as error:
         raise derive_error(f"model_catalog_json {shortened(name)}: {error}", "model_catalog_json") from error
     return ModelTables(tables=tables, catalogue=content)
@@ -80,12 +78,9 @@ def read_models(
 def _check_table(name: str, table: SettingsTable) -> None:
     """Check the lists and tables in a model's table, whose kinds the table of settings does not define."""
     try:
-        _ROWS.get().row_of(name, table.values)
+        model_rows.row_of(name, table.values)
     except ValueError as error:
         raise derive_error(f"models.{shortened(name)}.{error}", "models", name) from error
-
-
-_ROWS = Lazy(lambda: import_module("app_server.engine.config.model_rows"))
 
 
 def read_mcp_servers(settings: SettingsTable) -> Mapping[str, config_values.McpServerConfig]:

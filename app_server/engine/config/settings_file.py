@@ -17,13 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server.engine.config import effective
+from app_server.engine.config import effective, toml_text
 from app_server.engine.config.client_limits import OPEN, is_fenced
 from app_server.engine.config.config_values import CliOverrides, RequestOverrides, SettingsSource
 from app_server.engine.config.effective import SettingEdit, UnsafeEdit, edited, same_settings
@@ -42,7 +41,6 @@ from app_server.engine.config.toml_file import (
     read_config_file,
 )
 from app_server.engine.support.engine_errors import ConfigError, InvalidSettings, VersionConflict, describe
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.real_path import real_path
 from app_server.engine.support.text_of_bytes import text_of_bytes
 from app_server.engine.support.worker_threads import run_in_thread
@@ -53,9 +51,6 @@ if TYPE_CHECKING:
     import anyio
 
 # The module is imported on first use, because it is slow to import.
-_EDITED_TEXT: Lazy[Callable[[str, Mapping[str, Json], Mapping[str, Json]], str]] = Lazy(
-    lambda: import_module("app_server.engine.config.toml_text").edited_text
-)
 
 MOST_EDITS = 1000
 """Maximum number of edits in one request. Each may be a whole table."""
@@ -234,7 +229,7 @@ def _new_content(path: Path, data: bytes, before: Mapping[str, Json], after: Map
     if len(data) > MAX_EDITED_BYTES:
         raise _cannot_change(path, "it is too large to edit")
     try:
-        new = _EDITED_TEXT.get()(text_of_bytes(data), before, after).encode()
+        new = toml_text.edited_text(text_of_bytes(data), before, after).encode()
     except (UnsafeEdit, UnicodeEncodeError) as error:
         raise _not_safe(path) from error
     if len(new) > MAX_EDITED_BYTES:

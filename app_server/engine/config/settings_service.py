@@ -8,7 +8,6 @@ next conversation, and a broken file fails only that conversation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -16,14 +15,13 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import msgspec
 
-from app_server.engine.config import client_limits
+from app_server.engine.config import client_limits, settings_file
 from app_server.engine.config.config_values import Config, RequestOverrides, SettingsSource, SettingsWarning
 from app_server.engine.config.layers import Layered, combine, key_in_file
 from app_server.engine.config.resolve import resolve
 from app_server.engine.config.settings_reader import SettingError, derive_error
 from app_server.engine.config.tolerance import without_wrong_entries
 from app_server.engine.config.toml_file import CONFIG_FILE, parse_toml, places_in_file, read_config_file
-from app_server.engine.support.lazy import Lazy
 from app_server_protocol.engine.thread_settings import UNSET, SettingsPatch, ThreadSettings
 from app_server_protocol.values import replace
 
@@ -136,9 +134,6 @@ def _working_directory(server: Path, requested: str | None) -> Path:
 
 
 # The module is imported on first use: most servers neither show nor write the file.
-_FILE: Lazy[type[SettingsFile]] = Lazy(
-    lambda: import_module("app_server.engine.config.settings_file").SettingsFile
-)
 
 
 class UserSettings(SettingsSource, frozen=True, kw_only=True):
@@ -165,4 +160,4 @@ class UserSettings(SettingsSource, frozen=True, kw_only=True):
     @property
     def file(self) -> SettingsFile:
         """The user's file, to be shown or written."""
-        return _FILE.get()(self, self.writes)
+        return settings_file.SettingsFile(self, self.writes)

@@ -6,31 +6,23 @@ manager emits no events and does not know turns. If no server is enabled, the cl
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import anyio
 
 from app_server.engine.config.config_values import McpServerConfig
-from app_server.engine.support.lazy import Lazy
+from app_server.engine.mcp import mcp_requests, mcp_server, tool_catalog
 
 if TYPE_CHECKING:
     from app_server.engine.mcp.mcp_errors import StartFailure
     from app_server.engine.mcp.mcp_requests import McpRequests
     from app_server.engine.mcp.mcp_server import McpServer
     from app_server.engine.mcp.runtime_interface import McpRuntime
-    from app_server.engine.mcp.tool_catalog import McpTool, ServerTool
+    from app_server.engine.mcp.tool_catalog import McpTool
 
 # These modules are loaded on first use, because most conversations have no server.
-_SERVER: Lazy[type[McpServer]] = Lazy(lambda: import_module("app_server.engine.mcp.mcp_server").McpServer)
-_REQUESTS: Lazy[type[McpRequests]] = Lazy(
-    lambda: import_module("app_server.engine.mcp.mcp_requests").McpRequests
-)
-_MODEL_TOOLS: Lazy[
-    Callable[[Iterable[ServerTool], Collection[str]], tuple[Mapping[str, McpTool], tuple[str, ...]]]
-] = Lazy(lambda: import_module("app_server.engine.mcp.tool_catalog").model_tools)
 
 READY_GRACE_SECONDS = 2.0
 """Additional time beyond a server's startup timeout for its orderly end, in seconds."""
@@ -64,7 +56,7 @@ class McpManager:
         self.servers: dict[str, McpServer] = {}
         """Enabled servers, by name."""
         if enabled:
-            make, runtime = _SERVER.get(), self.runtime()
+            make, runtime = mcp_server.McpServer, self.runtime()
             self.servers = {name: make(config, runtime) for name, config in enabled.items()}
         for server in self.servers.values():
             server.on_tools = self._forget_tools
@@ -83,7 +75,7 @@ class McpManager:
     @property
     def requests(self) -> McpRequests:
         """The requests that the servers accept."""
-        return _REQUESTS.get()(self)
+        return mcp_requests.McpRequests(self)
 
     async def run_servers(self) -> None:
         """Start every server at once and serve them until cancelled or closed. After `reload`, start the new
@@ -147,7 +139,7 @@ class McpManager:
         offered = [tool for server in self.servers.values() for tool in server.tools]
         tools: Mapping[str, McpTool] = {}
         if offered:
-            tools, self._notices = _MODEL_TOOLS.get()(offered, frozenset(self._reserved_names()))
+            tools, self._notices = tool_catalog.model_tools(offered, frozenset(self._reserved_names()))
         if all(server.settled.is_set() for server in self.servers.values()):
             self._tools = tools
         return tools

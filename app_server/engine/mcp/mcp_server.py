@@ -13,18 +13,16 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from importlib import import_module
 
 import anyio
 
 from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
-from app_server.engine.mcp import mcp_errors
+from app_server.engine.mcp import mcp_errors, streamable_http
 from app_server.engine.mcp.mcp_client import McpClient, McpRequestFailed, McpSessionLost, McpTransport
 from app_server.engine.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.mcp.stdio_transport import open_stdio
 from app_server.engine.mcp.tool_catalog import SERVER_NAME, ServerIntroduction, ServerTool, server_tools
-from app_server.engine.support.lazy import Lazy
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import McpServerState, McpServerStateChanged
 from app_server_protocol.values import replace
@@ -210,8 +208,6 @@ async def _list_tools(client: McpClient) -> list[Json]:
 
 OpenHttp = Callable[[str, McpHttpTransport, McpRuntime], AbstractAsyncContextManager[McpTransport]]
 
-_OPEN_HTTP: Lazy[OpenHttp] = Lazy(lambda: import_module("app_server.engine.mcp.streamable_http").open_http)
-
 
 def _open(config: McpServerConfig, runtime: McpRuntime) -> AbstractAsyncContextManager[McpTransport]:
     if not SERVER_NAME.fullmatch(config.name):
@@ -220,7 +216,7 @@ def _open(config: McpServerConfig, runtime: McpRuntime) -> AbstractAsyncContextM
         )
     if isinstance(config.transport, McpStdioTransport):
         return open_stdio(config.name, config.transport, runtime)
-    return _OPEN_HTTP.get()(config.name, config.transport, runtime)
+    return streamable_http.open_http(config.name, config.transport, runtime)
 
 
 def _reason(error: Exception) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
-from importlib import import_module
 from urllib.parse import parse_qsl, urlsplit
 
 import anyio
@@ -15,8 +14,8 @@ from app_server.engine.http.interface import Fault, HttpFailure, HttpResponse
 from app_server.engine.model.api_failures import RequestFailure, request_failure
 from app_server.engine.model.endpoints import Endpoint
 from app_server.engine.model.model_errors import excerpt
+from app_server.engine.support import redaction
 from app_server.engine.support.engine_errors import ModelError
-from app_server.engine.support.lazy import Lazy
 from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
@@ -43,19 +42,14 @@ async def refusal(answer: HttpResponse, content_type: str, target: Endpoint) -> 
     return replace(failed, status=answer.status)
 
 
-_MASKING = Lazy(lambda: import_module("app_server.engine.support.redaction"))
-
-
 def _without_secrets(answer: bytes, target: Endpoint) -> bytes:
     """Return an answer with the credentials of the request redacted."""
-    masking = _MASKING.get()
     text = answer.decode("utf-8", "replace")
     query = parse_qsl(urlsplit(target.url).query)
     for name, value in (("token", target.secret or ""), *target.headers.items(), *query):
-        if len(value) >= SHORTEST_SECRET and masking.is_secret_name(name):
-            text = text.replace(value, masking.MASK)
-    masked: str = masking.masked_text(text)
-    return masked.encode()
+        if len(value) >= SHORTEST_SECRET and redaction.is_secret_name(name):
+            text = text.replace(value, redaction.MASK)
+    return redaction.masked_text(text).encode()
 
 
 async def _beginning(answer: HttpResponse) -> bytes:

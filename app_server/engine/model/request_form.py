@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from importlib import import_module
 
 from app_server.engine.config.config_values import ProviderConfig, WireApi
+from app_server.engine.model import refusals
 from app_server.engine.model.api_failures import RequestFailure
 from app_server.engine.model.model_errors import UnexpectedStatus
 from app_server.engine.model.prompt import Prompt, RequestSettings
@@ -13,7 +13,6 @@ from app_server.engine.model.quirks import Lessons, Quirks, quirks_of
 from app_server.engine.model.sent_items import SentItems, has_new_image
 from app_server.engine.model.wires import ModelRequest, Wire, make_wire
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError
-from app_server.engine.support.lazy import Lazy
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.values import replace
 
@@ -39,9 +38,6 @@ def _may_change(provider: ProviderConfig) -> bool:
 def _is_no_path(failure: RequestFailure) -> bool:
     error = failure.error
     return failure.status in NO_PATH and not (isinstance(error, UnexpectedStatus) and error.model_unknown)
-
-
-_REFUSALS = Lazy(lambda: import_module("app_server.engine.model.refusals"))
 
 
 class RequestForm:
@@ -144,7 +140,7 @@ class RequestForm:
         """Return whether a refusal has a lesson; the lesson applies from now on."""
         if not isinstance(failure.error, UnexpectedStatus) or failure.status is None:
             return False
-        lesson = _REFUSALS.get().lesson_of(failure.status, failure.error.body, body, asked.quirks)
+        lesson = refusals.lesson_of(failure.status, failure.error.body, body, asked.quirks)
         if lesson is None:
             return False
         if lesson.forgets_thoughts:

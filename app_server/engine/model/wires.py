@@ -7,18 +7,24 @@ use, except that of the Responses API, which nearly every conversation uses.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Protocol
 
 from msgspec import Struct
 
 from app_server.engine.config.config_values import WireApi
+from app_server.engine.model import (
+    chat_reader,
+    chat_writer,
+    messages_options,
+    messages_reader,
+    messages_writer,
+    text_calls,
+)
 from app_server.engine.model.api_failures import rate_limits
 from app_server.engine.model.prompt import ModelEvent, Prompt, RateLimits, RequestSettings
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.model.responses_api import ResponsesDecoder, ResponsesWriter
 from app_server.engine.model.stream import WireDecoder
-from app_server.engine.support.lazy import Lazy
 from app_server_protocol.item_origin import ItemOrigin
 
 
@@ -81,18 +87,13 @@ class ResponsesWire:
         return [RateLimits(rate_limits(headers))]
 
 
-_CHAT_WRITER = Lazy(lambda: import_module("app_server.engine.model.chat_writer").ChatWriter)
-_CHAT_READER = Lazy(lambda: import_module("app_server.engine.model.chat_reader").ChatDecoder)
-_TEXT_CALLS = Lazy(lambda: import_module("app_server.engine.model.text_calls"))
-
-
 class ChatWire:
     """The Chat Completions API."""
 
     path = "chat/completions"
 
     def __init__(self) -> None:
-        self._writer = _CHAT_WRITER.get()()
+        self._writer = chat_writer.ChatWriter()
 
     def headers(self, asked: ModelRequest) -> Mapping[str, str]:
         name = asked.quirks.session_header
@@ -106,23 +107,19 @@ class ChatWire:
         origin, quirks = _origin(asked, WireApi.CHAT), asked.quirks
         sieve = None
         if quirks.text_calls or quirks.think_tags != "none":
-            text_calls = _TEXT_CALLS.get()
             offered = text_calls.offered_in(asked.prompt.tools) if quirks.text_calls else None
             sieve = text_calls.TextSieve(
                 think_tags=quirks.think_tags,
                 offered=offered,
                 is_quoted=lambda block: text_calls.is_quoted(block, asked.prompt.input),
             )
-        decoder: WireDecoder = _CHAT_READER.get()(live=asked.settings.live_chat, origin=origin, sieve=sieve)
+        decoder: WireDecoder = chat_reader.ChatDecoder(
+            live=asked.settings.live_chat, origin=origin, sieve=sieve
+        )
         return decoder
 
     def first_events(self, headers: Mapping[str, str]) -> list[ModelEvent]:
         return []
-
-
-_MESSAGES_WRITER = Lazy(lambda: import_module("app_server.engine.model.messages_writer").MessagesWriter)
-_MESSAGES_READER = Lazy(lambda: import_module("app_server.engine.model.messages_reader").MessagesDecoder)
-_MESSAGES_OPTIONS = Lazy(lambda: import_module("app_server.engine.model.messages_options"))
 
 
 class MessagesWire:
@@ -131,10 +128,10 @@ class MessagesWire:
     path = "messages"
 
     def __init__(self) -> None:
-        self._writer = _MESSAGES_WRITER.get()()
+        self._writer = messages_writer.MessagesWriter()
 
     def headers(self, asked: ModelRequest) -> Mapping[str, str]:
-        headers: Mapping[str, str] = _MESSAGES_OPTIONS.get().headers_of(asked.settings)
+        headers: Mapping[str, str] = messages_options.headers_of(asked.settings)
         return headers
 
     def body(self, asked: ModelRequest) -> bytes:
@@ -144,7 +141,7 @@ class MessagesWire:
         return body
 
     def decoder(self, asked: ModelRequest) -> WireDecoder:
-        decoder: WireDecoder = _MESSAGES_READER.get()(_origin(asked, WireApi.MESSAGES))
+        decoder: WireDecoder = messages_reader.MessagesDecoder(_origin(asked, WireApi.MESSAGES))
         return decoder
 
     def first_events(self, headers: Mapping[str, str]) -> list[ModelEvent]:

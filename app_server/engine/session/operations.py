@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from app_server.engine.context.custom_prompts import FOLDER, discover_prompts
 from app_server.engine.context.environment_context import environment_change
 from app_server.engine.model.model_facts import tier_in_force
-from app_server.engine.session import session_commands
+from app_server.engine.session import review, session_commands, user_shell
 from app_server.engine.session.compaction import CompactTask
 from app_server.engine.session.goal_turns import goal_words, turn_begins
 from app_server.engine.session.modes import mode_message, told_mode
@@ -28,7 +27,6 @@ from app_server.engine.session.turn_control import TurnControl
 from app_server.engine.session.undo import UndoTask, refuse_undo
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ConversationError
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.turn.emitter import OperationEmitter
 from app_server.engine.turn.turn_items import NO_WORDS, TurnInput
@@ -44,17 +42,9 @@ from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
-    from app_server.engine.session.review import ReviewTask
-    from app_server.engine.session.user_shell import UserShellTask
+    pass
 
 log = logging.getLogger(__name__)
-
-_REVIEW_TASK: Lazy[type[ReviewTask]] = Lazy(
-    lambda: import_module("app_server.engine.session.review").ReviewTask
-)
-_USER_SHELL_TASK: Lazy[type[UserShellTask]] = Lazy(
-    lambda: import_module("app_server.engine.session.user_shell").UserShellTask
-)
 
 
 async def perform(turns: TurnControl, pending: PendingOperation) -> None:  # noqa: C901 - one case for each command
@@ -116,10 +106,10 @@ def _task(
         case session_commands.Undo():
             return UndoTask(tasks.turn(pending))
         case session_commands.Review():
-            review = _REVIEW_TASK.get()(tasks.turn(pending), command.request)
+            task = review.ReviewTask(tasks.turn(pending), command.request)
             for turn_input in pending.steered:
-                review.join(turn_input)
-            return review
+                task.join(turn_input)
+            return task
         case session_commands.RunShell():
             return _shell_turn(tasks, pending, command)
 
@@ -204,12 +194,12 @@ def _shell_turn(
     """
     services, active = tasks.services, tasks.active
     if command.confined or active is None:
-        return _USER_SHELL_TASK.get()(tasks.turn(pending), command)
+        return user_shell.UserShellTask(tasks.turn(pending), command)
     if active.ending or active.kind is not TurnKind.REGULAR:
         active.postponed.append(pending)
     else:
         turn = TurnContext(services, active.emitter, services.state.settings)
-        active.beside.add(lambda: _USER_SHELL_TASK.get()(turn, command).run_with_users_rights(), pending)
+        active.beside.add(lambda: user_shell.UserShellTask(turn, command).run_with_users_rights(), pending)
     return None
 
 

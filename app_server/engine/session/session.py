@@ -7,21 +7,19 @@ callers is in `handle`. Nothing here knows of the wire.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from importlib import import_module
+from collections.abc import Callable, Sequence
 
 import anyio
 
-from app_server.engine.session import initial_context
+from app_server.engine.session import initial_context, operations
 from app_server.engine.session.modes import told_mode
-from app_server.engine.session.operation_queue import OperationQueue, PendingOperation
+from app_server.engine.session.operation_queue import OperationQueue
 from app_server.engine.session.session_commands import Close, Review, StartTurn
 from app_server.engine.session.session_servers import SessionServers
 from app_server.engine.session.session_services import SessionServices
 from app_server.engine.session.tasks import TaskRunner
 from app_server.engine.session.turn_control import SessionGoal, TurnControl
 from app_server.engine.support.engine_errors import CoreError
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.turn.emitter import OperationEmitter
 from app_server_protocol.engine.events import Goal
 from app_server_protocol.engine.notices import ErrorNotice, SessionClosed, WarningNotice
@@ -31,14 +29,6 @@ from app_server_protocol.responses import ResponseItem
 from app_server_protocol.rollout import CompactedItem
 
 log = logging.getLogger(__name__)
-
-
-PERFORM: Lazy[Callable[[TurnControl, PendingOperation], Awaitable[None]]] = Lazy(
-    lambda: import_module("app_server.engine.session.operations").perform
-)
-"""Carries out commands. The module is loaded at the first command or when the process is idle, so a conversation is
-opened without it.
-"""
 
 
 class Session:
@@ -118,7 +108,7 @@ class Session:
         outbox = self.services.outbox
         while not isinstance((pending := await self.queue.take()).command, Close):
             try:
-                await PERFORM.get()(self.turns, pending)
+                await operations.perform(self.turns, pending)
             except CoreError as error:
                 outbox.emit(pending.id, ErrorNotice(message=str(error)))
             except Exception as error:

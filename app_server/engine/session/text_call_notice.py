@@ -7,14 +7,13 @@ and over APIs without such a parser, the text stays the answer, and no tool ran:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Final
 
 from app_server.engine.config.config_values import WireApi
+from app_server.engine.model import text_calls
 from app_server.engine.model.prompt import ToolSpec
 from app_server.engine.model.quirks import quirks_of
 from app_server.engine.session.session_services import TurnContext
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.turn.turn_items import last_assistant_text
 from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.responses import ResponseItem
@@ -22,8 +21,6 @@ from app_server_protocol.responses import ResponseItem
 NOTICE: Final = (
     "The model wrote a call as text; its server has no parser for the calls of this model. Nothing was run."
 )
-
-_TEXT_CALLS = Lazy(lambda: import_module("app_server.engine.model.text_calls"))
 
 
 def warn_of_written_call(
@@ -38,7 +35,7 @@ def warn_of_written_call(
     if reads_them:
         return  # the reader has found that this is no call
     before = [item for item in turn.services.state.history.items if item not in answer]
-    if _TEXT_CALLS.get().is_written_call(text, tools, before):
+    if text_calls.is_written_call(text, tools, before):
         shown.add(NOTICE)
         turn.emitter.emit(WarningNotice(message=NOTICE))
 

@@ -7,8 +7,7 @@ change only by actions that the user approves one by one. Tools wait for the fir
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,10 @@ from app_server.engine.session.session_services import SessionServices, TurnCont
 from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.turn_context import shape_of
 from app_server.engine.support.engine_errors import GitError
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.turn.emitter import OperationEmitter
 from app_server.engine.turn.outbox import Emits, Transcript
+from app_server.engine.workspace.git import restore
 from app_server.engine.workspace.git.ghost import NOT_A_REPOSITORY, SnapshotUnavailable, TakenSnapshot
 from app_server.engine.workspace.git.repository import find_repository
 from app_server_protocol.engine.events import TurnKind
@@ -38,12 +37,7 @@ from app_server_protocol.responses import (
 
 if TYPE_CHECKING:
     from app_server.engine.workspace.git.restore import Undone
-    from app_server.engine.workspace.git.run_git import Git
 
-
-_UNDO_TURN: Lazy[Callable[[Git, Path, GhostCommit], Awaitable[Undone]]] = Lazy(
-    lambda: import_module("app_server.engine.workspace.git.restore").undo_turn
-)
 
 SHORT_ID = 7
 """Length of a commit id that is shown to a person, in digits."""
@@ -75,7 +69,7 @@ class UndoTask(SessionTask):
             return UndoCompleted(success=False, message=busy)
         while (commit := self._newest()) is not None:
             try:
-                undone = await _UNDO_TURN.get()(services.snapshots.git, folder, commit)
+                undone = await restore.undo_turn(services.snapshots.git, folder, commit)
             except GitError as error:
                 message = f"Failed to restore snapshot {commit.id[:SHORT_ID]}: {error}"
                 return UndoCompleted(success=False, message=message)

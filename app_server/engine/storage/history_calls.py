@@ -17,19 +17,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 from pydantic import ValidationError
 
+from app_server.engine.storage import call_items
 from app_server.engine.storage.codex_compat import with_whole_name
 from app_server.engine.storage.record import StoredRecord, parse_object, text_of
 from app_server.engine.storage.stored_item_lines import search_id, search_query
-from app_server.engine.support.lazy import Lazy
-from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.notices import PlanUpdated
 from app_server_protocol.events.tools import PlanUpdateEvent
@@ -51,14 +49,6 @@ OF_CALLS: Final = (
 
 PLAN_TOOL: Final = "update_plan"
 _PLAN_MARK: Final = f'"{PLAN_TOOL}"'.encode()
-
-_ITEM: Final[Lazy[Callable[[StoredRecord, str], items.Item | None]]] = Lazy(
-    lambda: import_module("app_server.engine.storage.call_items").item_of_record
-)
-"""Function that returns the item of a call as it began; loaded with the first call that is shown."""
-_ENDED: Final[Lazy[Callable[[items.Item, Json], items.Item]]] = Lazy(
-    lambda: import_module("app_server.engine.storage.call_items").ended_item
-)
 
 
 class EndedCall(Struct, frozen=True):
@@ -86,12 +76,12 @@ class _Call(Struct, frozen=True):
 
     def shown(self) -> EndedCall | None:
         """Return the item; None if calls of this tool have no item."""
-        item = _ITEM.get()(self.record, self.cwd)
+        item = call_items.item_of_record(self.record, self.cwd)
         if item is None:
             return None
         output = None if self.output is None else (self.output.value() or {}).get("output")
         is_search = isinstance(item, items.WebSearch)
-        return EndedCall(_ENDED.get()(item, output), cut=output is None and not is_search)
+        return EndedCall(call_items.ended_item(item, output), cut=output is None and not is_search)
 
 
 class HistoryCalls(Struct):
@@ -198,13 +188,13 @@ def plan_in(record: StoredRecord) -> PlanUpdated | None:
 
 def cut_item(record: StoredRecord, cwd: str) -> items.Item | None:
     """Return the item of a call that a crash cut; None if calls of the tool have no item."""
-    item = _ITEM.get()(record, cwd)
-    return None if item is None else _ENDED.get()(item, None)
+    item = call_items.item_of_record(record, cwd)
+    return None if item is None else call_items.ended_item(item, None)
 
 
 def has_item(record: StoredRecord) -> bool:
     """Return whether calls of the tool have items."""
-    return _ITEM.get()(record, "/") is not None
+    return call_items.item_of_record(record, "/") is not None
 
 
 def _key(record: StoredRecord) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from app_server.engine.storage import rollout_names
+from app_server.engine.storage import rollout_names, rollout_reader
 from app_server.engine.storage.disk import (
     lock_rollout,
     make_private_folders,
@@ -60,9 +60,6 @@ Result = TypeVar("Result")
 
 
 # This module is loaded on first use, because few clients need it.
-_READ_ROLLOUT: Lazy[Callable[..., StoredConversation]] = Lazy(
-    lambda: import_module("app_server.engine.storage.rollout_reader").read_rollout
-)
 
 
 class StoredConversations:
@@ -173,7 +170,7 @@ class StoredConversations:
         Raises RolloutUnreadable.
         """
         return await run_in_thread(
-            lambda: _READ_ROLLOUT.get()(path, messages=messages, turns=turns, is_open=True)
+            lambda: rollout_reader.read_rollout(path, messages=messages, turns=turns, is_open=True)
         )
 
     async def goal(self, path: Path) -> Goal | None:

@@ -7,8 +7,6 @@ hints, unless the settings ask for approval of these.
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
 from typing import Final
 
 from pydantic_core import to_json
@@ -18,8 +16,8 @@ from app_server.engine.config.config_values import McpServerConfig
 from app_server.engine.mcp.server_consent import annotations_of, is_silent, needs_approval
 from app_server.engine.mcp.tool_catalog import McpTool
 from app_server.engine.support.engine_errors import ConfigError
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.tools import mcp_settings
 from app_server.engine.tools.rights import policy_rights
 from app_server.engine.tools.tool_base import ToolContext
 from app_server_protocol.encoding import Json
@@ -31,7 +29,6 @@ AS_ELICITATION: Final = "tool_call_mcp_elicitation"
 """Feature with which clients of the thread API get the question as an elicitation of the server."""
 
 # This module reads and writes the user's file, so it is loaded on first use.
-_SETTINGS: Lazy[ModuleType] = Lazy(lambda: import_module("app_server.engine.tools.mcp_settings"))
 
 # Clients show these texts as the reason of a failed call.
 POLICY_NEVER: Final = "MCP tool call requires approval, but approval policy is never"
@@ -92,7 +89,7 @@ async def _ask(
         description=tool.definition.description,
         annotations=annotations_of(tool),
         arguments={} if arguments is None else arguments,
-        can_be_kept=await run_in_thread(_SETTINGS.get().can_keep_approval, turn.config, config),
+        can_be_kept=await run_in_thread(mcp_settings.can_keep_approval, turn.config, config),
         as_inquiry=not turn.config.features.enabled(AS_ELICITATION),
     )
     answer = await turn.approvals.questions.ask(call_id, lambda: turn.emit(question))
@@ -105,7 +102,7 @@ async def _keep(config: McpServerConfig, tool: McpTool, turn: ToolContext) -> No
     approval then holds for this conversation.
     """
     try:
-        await run_in_thread(_SETTINGS.get().keep_approval, turn.config, config, tool.tool)
+        await run_in_thread(mcp_settings.keep_approval, turn.config, config, tool.tool)
     except ConfigError as error:
         turn.emit(WarningNotice(message=f"The approval holds for this conversation only: {error}"))
 

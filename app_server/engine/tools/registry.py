@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
-from importlib import import_module
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -20,22 +19,19 @@ from app_server.engine.context.sizes import PromptSize
 from app_server.engine.context.text_for_model import estimate_tokens
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.model.prompt import FreeformTool, FunctionTool, LocalShellTool, ToolSpec, WebSearchTool
-from app_server.engine.support.lazy import Lazy
-from app_server.engine.tools import tool_schemas
+from app_server.engine.tools import file_tools, mcp_tools, patch_tool, shell_tools, tool_schemas, user_tools
 from app_server.engine.tools.client_tool import dynamic_tools, without_namespaces
 from app_server.engine.tools.tool_base import Tool, ToolCall, ToolContext, ToolFailure, ToolOutput
 from app_server.engine.tools.tool_schemas import ToolArguments, parameters
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.policy import TurnMode
 
-Invoke = Callable[[ToolCall, ToolContext], Awaitable[ToolOutput]]
-"""Function that serves the calls of the tools of one module."""
 
-COMMANDS: Lazy[Invoke] = Lazy(lambda: import_module("app_server.engine.tools.shell_tools").invoke)
-PATCH: Lazy[Invoke] = Lazy(lambda: import_module("app_server.engine.tools.patch_tool").invoke)
-READING: Lazy[Invoke] = Lazy(lambda: import_module("app_server.engine.tools.file_tools").invoke)
-USER: Lazy[Invoke] = Lazy(lambda: import_module("app_server.engine.tools.user_tools").invoke)
-MCP: Lazy[Invoke] = Lazy(lambda: import_module("app_server.engine.tools.mcp_tools").invoke)
+class ToolModule(Protocol):
+    """A module that serves the calls of some tools."""
+
+    @property
+    def invoke(self) -> Callable[[ToolCall, ToolContext], Awaitable[ToolOutput]]: ...
 
 
 ALWAYS, NEVER = "always", "never"
@@ -65,8 +61,8 @@ class BuiltinTool(Struct, frozen=True):
     """A tool of this server: its name, its description for the model, and the module that serves its calls."""
 
     name: str
-    module: Lazy[Invoke] | None
-    """Module that serves the calls. None if the provider serves them."""
+    module: ToolModule | None
+    """Module that serves the calls, which is loaded with the first one. None if the provider serves them."""
     told: type[ToolArguments] | ToolSpec
     """Class of its arguments; or the complete description for the model, if the arguments are not checked here."""
     switch: str = ALWAYS
@@ -85,7 +81,7 @@ class BuiltinTool(Struct, frozen=True):
         """Serve a call."""
         if self.module is None:
             raise ToolFailure(f"{self.name} is run by the provider and cannot be called as a function")
-        return await self.module.get()(call, turn)
+        return await self.module.invoke(call, turn)
 
 
 GRAMMAR = r"""start: begin_patch hunk+ end_patch
@@ -115,14 +111,16 @@ FREEFORM_PATCH: Final = FreeformTool(
 )
 """The patch tool for models that were trained on the format of patches."""
 
-ASKING: Final = BuiltinTool("request_user_input", USER, tool_schemas.UserInputArguments, NEVER, accepted=True)
+ASKING: Final = BuiltinTool(
+    "request_user_input", user_tools, tool_schemas.UserInputArguments, NEVER, accepted=True
+)
 """The tool that asks the user. It is offered in plan mode, or if a feature enables it. Otherwise a call is answered
 with an error that says so.
 """
 
-PLAN: Final = BuiltinTool("update_plan", USER, tool_schemas.PlanArguments)
+PLAN: Final = BuiltinTool("update_plan", user_tools, tool_schemas.PlanArguments)
 
-TINY_SHELL: Final = BuiltinTool("shell_command", COMMANDS, tool_schemas.TinyShellArguments)
+TINY_SHELL: Final = BuiltinTool("shell_command", shell_tools, tool_schemas.TinyShellArguments)
 """The only tool of models whose context window has no room for more."""
 
 RESOURCE_TOOLS: Final = ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource")
@@ -130,33 +128,33 @@ RESOURCE_TOOLS: Final = ("list_mcp_resources", "list_mcp_resource_templates", "r
 SHELL_KINDS: Final = frozenset({TERMINAL, LINE, VECTOR, PROVIDER})
 
 GOAL_TOOLS: Final = (
-    BuiltinTool("get_goal", USER, tool_schemas.NoArguments, parallel=True),
-    BuiltinTool("create_goal", USER, tool_schemas.NewGoal),
-    BuiltinTool("update_goal", USER, tool_schemas.GoalReport),
+    BuiltinTool("get_goal", user_tools, tool_schemas.NoArguments, parallel=True),
+    BuiltinTool("create_goal", user_tools, tool_schemas.NewGoal),
+    BuiltinTool("update_goal", user_tools, tool_schemas.GoalReport),
 )
 """Tools for goals. They are offered in turns of APIs that have goals, if there is a goal or the user wishes for
 goals.
 """
 
 TOOLS: Final = (
-    BuiltinTool("exec_command", COMMANDS, tool_schemas.ExecCommandArguments, TERMINAL),
-    BuiltinTool("write_stdin", COMMANDS, tool_schemas.WriteStdinArguments, TERMINAL),
-    BuiltinTool("shell_command", COMMANDS, tool_schemas.ShellCommandArguments, LINE, True),
-    BuiltinTool("local_shell", COMMANDS, LocalShellTool(), PROVIDER, True),
-    BuiltinTool("shell", COMMANDS, tool_schemas.ShellArguments, VECTOR, True),
-    BuiltinTool("container.exec", COMMANDS, tool_schemas.ShellArguments, NEVER, True),
+    BuiltinTool("exec_command", shell_tools, tool_schemas.ExecCommandArguments, TERMINAL),
+    BuiltinTool("write_stdin", shell_tools, tool_schemas.WriteStdinArguments, TERMINAL),
+    BuiltinTool("shell_command", shell_tools, tool_schemas.ShellCommandArguments, LINE, True),
+    BuiltinTool("local_shell", shell_tools, LocalShellTool(), PROVIDER, True),
+    BuiltinTool("shell", shell_tools, tool_schemas.ShellArguments, VECTOR, True),
+    BuiltinTool("container.exec", shell_tools, tool_schemas.ShellArguments, NEVER, True),
     # The conversation API has these also without servers, as codex 0.58.
-    BuiltinTool("list_mcp_resources", MCP, tool_schemas.ListingArguments, parallel=True),
-    BuiltinTool("list_mcp_resource_templates", MCP, tool_schemas.TemplateArguments, parallel=True),
-    BuiltinTool("read_mcp_resource", MCP, tool_schemas.ReadingArguments, parallel=True),
+    BuiltinTool("list_mcp_resources", mcp_tools, tool_schemas.ListingArguments, parallel=True),
+    BuiltinTool("list_mcp_resource_templates", mcp_tools, tool_schemas.TemplateArguments, parallel=True),
+    BuiltinTool("read_mcp_resource", mcp_tools, tool_schemas.ReadingArguments, parallel=True),
     PLAN,
-    BuiltinTool("apply_patch", PATCH, FREEFORM_PATCH, PatchToolKind.FREEFORM),
-    BuiltinTool("apply_patch", PATCH, tool_schemas.PatchArguments, PatchToolKind.FUNCTION),
-    BuiltinTool("grep_files", READING, tool_schemas.GrepFilesArguments, "grep_files", parallel=True),
-    BuiltinTool("read_file", READING, tool_schemas.ReadFileArguments, "read_file", parallel=True),
-    BuiltinTool("list_dir", READING, tool_schemas.ListDirArguments, "list_dir", parallel=True),
+    BuiltinTool("apply_patch", patch_tool, FREEFORM_PATCH, PatchToolKind.FREEFORM),
+    BuiltinTool("apply_patch", patch_tool, tool_schemas.PatchArguments, PatchToolKind.FUNCTION),
+    BuiltinTool("grep_files", file_tools, tool_schemas.GrepFilesArguments, "grep_files", parallel=True),
+    BuiltinTool("read_file", file_tools, tool_schemas.ReadFileArguments, "read_file", parallel=True),
+    BuiltinTool("list_dir", file_tools, tool_schemas.ListDirArguments, "list_dir", parallel=True),
     BuiltinTool("web_search", None, WebSearchTool(), "web_search_request", parallel=True),
-    BuiltinTool("view_image", READING, tool_schemas.ViewImageArguments, "view_image_tool", parallel=True),
+    BuiltinTool("view_image", file_tools, tool_schemas.ViewImageArguments, "view_image_tool", parallel=True),
     ASKING,
 )
 """All other built-in tools, in the order of the tool list. A new tool needs one line here."""
@@ -276,7 +274,7 @@ def _mcp_tools(mcp: McpManager | None) -> list[BuiltinTool]:
     if mcp is None:
         return []
     return [
-        BuiltinTool(name, MCP, FunctionTool(name, offered.description, offered.input_schema))
+        BuiltinTool(name, mcp_tools, FunctionTool(name, offered.description, offered.input_schema))
         for name, offered in mcp.tools().items()
         if name not in BUILTIN_NAMES
     ]

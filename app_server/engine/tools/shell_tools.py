@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 
 import anyio
 from msgspec import Struct
@@ -21,7 +20,7 @@ from app_server.engine.sandbox.exec.command import CommandSpec, looks_denied
 from app_server.engine.sandbox.exec.pty import SESSION_CAP
 from app_server.engine.sandbox.exec.streams import HeadTail
 from app_server.engine.support.engine_errors import CoreError
-from app_server.engine.support.lazy import Lazy
+from app_server.engine.tools import patch_tool
 from app_server.engine.tools.orchestrator import Command, run_command, run_with_approval
 from app_server.engine.tools.rights import check_input, confinement, policy_rights
 from app_server.engine.tools.terminals import Terminal
@@ -43,8 +42,6 @@ MARKS = ("apply_patch", "applypatch", "*** Begin Patch")
 """Markers of a patch: every command that is a patch contains at least one of them."""
 
 ApplyPatch = Callable[[Command, ToolContext], Awaitable[ToolOutput | None]]
-
-_APPLY: Lazy[ApplyPatch] = Lazy(lambda: import_module("app_server.engine.tools.patch_tool").apply_if_patch)
 
 
 async def invoke(call: ToolCall, turn: ToolContext) -> ToolOutput:
@@ -79,7 +76,7 @@ async def _applied(command: Command, turn: ToolContext) -> ToolOutput | None:
     """Apply the patch instead of running a command that only calls `apply_patch`. Return None for any other command."""
     if not any(mark in word for word in command.argv for mark in MARKS):
         return None
-    return await _APPLY.get()(command, turn)
+    return await patch_tool.apply_if_patch(command, turn)
 
 
 def _command(

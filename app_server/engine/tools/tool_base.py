@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -29,10 +28,10 @@ from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.sandbox.roots import ConversationRoots
 from app_server.engine.session.goals import GoalState
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
 from app_server.engine.tools.terminals import Terminals
 from app_server.engine.tools.tool_events import TurnEvents
+from app_server.engine.workspace.patch import changes
 from app_server_protocol.engine.events import EngineEvent, Question
 from app_server_protocol.engine.questions import (
     McpCallDecision,
@@ -48,10 +47,6 @@ if TYPE_CHECKING:
     from app_server.engine.workspace.patch.planner import PatchPlan
 
 TurnDiff = Callable[[Sequence["PatchPlan"], str | None, str | None], str | None]
-
-_TURN_DIFF: Lazy[TurnDiff] = Lazy(
-    lambda: import_module("app_server.engine.workspace.patch.changes").turn_diff
-)
 
 
 class TurnDiffTracker:
@@ -73,7 +68,7 @@ class TurnDiffTracker:
 
     def unified_diff(self) -> str | None:
         """Compare the files of all patches with the disk; return None if nothing differs. Blocks while it reads."""
-        return _TURN_DIFF.get()(self._plans, self._home, self._base) if self._plans else None
+        return changes.turn_diff(self._plans, self._home, self._base) if self._plans else None
 
 
 COARSE_NS: Final = 20_000_000

@@ -28,6 +28,7 @@ from app_server.engine.context import instructions
 from app_server.engine.model import catalogue
 from app_server.engine.support import helpers
 from app_server.engine.support.helpers import APPLY_PATCH, LAUNCHER, READER, WRITER
+from app_server.engine.support.lazy_imports import DeferringLoader, load
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +151,7 @@ def _steps() -> Iterator[None]:
     """
     for name in chain(server_modules(), LIBRARIES):
         __import__(name)
+        load(sys.modules[name])
         yield
     helpers.carry(read_programs())
     for text in Path(instructions.__path__[0]).glob("*.md"):
@@ -176,6 +178,7 @@ def server_modules() -> Iterator[str]:
 
 def _modules_of(name: str) -> Iterator[str]:
     __import__(name)
+    load(sys.modules[name])
     yield name
     for found in pkgutil.walk_packages(getattr(sys.modules[name], "__path__", ()), f"{name}."):
         if not found.name.startswith(OTHER_PROGRAMS):
@@ -222,9 +225,10 @@ def code_of(program: str) -> dict[str, tuple[str | None, CodeType | None]]:
         spec = None if name in found else find_spec(name)
         if spec is None:
             continue
-        assert isinstance(spec.loader, InspectLoader), name
+        loader = spec.loader.loader if isinstance(spec.loader, DeferringLoader) else spec.loader
+        assert isinstance(loader, InspectLoader), name
         is_package = spec.submodule_search_locations is not None
-        found[name] = spec.origin, None if is_package else spec.loader.get_code(name)
+        found[name] = spec.origin, None if is_package else loader.get_code(name)
         waiting += _imported(found[name][1])
         if "." in name:
             waiting.append(name.rpartition(".")[0])

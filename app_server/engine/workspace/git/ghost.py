@@ -7,9 +7,7 @@ copied from there into the repository, below the folder that was opened.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
 from datetime import datetime
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +16,10 @@ from msgspec import Struct
 
 from app_server.engine.config.file_rules import MayRead, reads_all
 from app_server.engine.support.engine_errors import GitError
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.real_path import real_path
 from app_server.engine.support.rooted_fs import RootDir
 from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.workspace.git import snapshot, worktree_files
 from app_server.engine.workspace.git.repository import Repository, find_repository, is_own, read_head
 from app_server.engine.workspace.git.run_git import TIME_LIMIT, Git, objects_in
 from app_server_protocol.responses import GhostCommit, SnapshotOfTurn
@@ -30,12 +28,6 @@ from app_server_protocol.values import replace
 if TYPE_CHECKING:
     from app_server.engine.workspace.git.snapshot import Known, WorktreeSnapshot
 
-_WRITE_WORKTREE: Lazy[Callable[..., Awaitable[WorktreeSnapshot]]] = Lazy(
-    lambda: import_module("app_server.engine.workspace.git.snapshot").write_worktree
-)
-_MOVE_OBJECTS: Lazy[Callable[[RootDir, RootDir], None]] = Lazy(
-    lambda: import_module("app_server.engine.workspace.git.worktree_files").move_objects
-)
 
 NOT_A_REPOSITORY = "Snapshots disabled: current directory is not a Git repository."
 LEADS_ELSEWHERE = (
@@ -162,7 +154,7 @@ class Snapshots:
         parent = await head_commit(git, repository)
         with git.scratch_folder() as folder:
             env = objects_in(folder, repository)
-            worktree = await _WRITE_WORKTREE.get()(
+            worktree = await snapshot.write_worktree(
                 git,
                 repository,
                 repository.objects_dir,
@@ -188,7 +180,7 @@ class Snapshots:
 
 def _move(scratch: str, objects: Path) -> None:
     with RootDir(os.path.realpath(scratch)) as source, RootDir(objects) as target:
-        _MOVE_OBJECTS.get()(source, target)
+        worktree_files.move_objects(source, target)
 
 
 async def head_commit(git: Git, repository: Repository) -> str | None:

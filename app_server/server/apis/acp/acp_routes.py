@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from importlib import import_module
 from typing import Final
 
 import anyio
 from msgspec import Struct
 
-from app_server.engine.support.lazy import Lazy
 from app_server.server.apis.acp.acp_errors import (
     not_initialized,
     request_cancelled,
@@ -22,7 +20,7 @@ from app_server.server.apis.acp.acp_errors import (
     unknown_method,
 )
 from app_server.server.apis.acp.acp_session import Sessions
-from app_server.server.apis.acp.handlers import prompts, sessions
+from app_server.server.apis.acp.handlers import prompts, requests, sessions
 from app_server.server.apis.acp.handlers.sessions import AcpServices
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.apis.router import FindRoute, Route, RouteFamilies, begin, parsed, route, written
@@ -35,9 +33,6 @@ from app_server_protocol.rpc_errors import RpcError, invalid_params
 PROMPTS: Final = "prompts"
 BEFORE_TURNS: Final = (NEW_SESSION.method, PROMPT.method, STEERING.method)
 """Methods that a client calls up to its first prompt."""
-
-OTHERS: Final = Lazy(lambda: import_module("app_server.server.apis.acp.handlers.requests").routes)
-"""Function that makes the routes of all other methods; loaded with the first of these."""
 
 
 class RunningRequest(Struct, frozen=True):
@@ -129,7 +124,7 @@ def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> A
                 route(PROMPT, prompts.prompt, used),
                 route(STEERING, prompts.steering, used),
             )
-        routes: Iterable[Route] = OTHERS.get()(used)
+        routes: Iterable[Route] = requests.routes(used)
         return routes
 
     families = RouteFamilies(lambda method: PROMPTS if method in BEFORE_TURNS else "others", make)

@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from typing import Final
 
-from app_server.engine.support.lazy import Lazy
+from app_server.server.apis.v1 import v1_requests
 from app_server.server.apis.v1.text_events import TextEvents
 from app_server.server.conversations.adapter import (
     NO_FIELDS,
@@ -38,10 +37,6 @@ from app_server_protocol.values import replace
 
 AskClient = Callable[[str, events.EngineEvent], OutboundRequest | None]
 
-_QUESTION: Final[Lazy[AskClient]] = Lazy(
-    lambda: import_module("app_server.server.apis.v1.v1_requests").question
-)
-"""Function that makes questions; loaded with the first question."""
 
 TAKEN_BACK: Final = "the conversation was taken back to an earlier turn; resume it to read what is left"
 
@@ -96,7 +91,7 @@ class ConversationAdapter:
                 yield from map(OutboundMessage, lines(0, item.output.end))
 
     def question(self, event: events.SessionEvent, live: LiveTurn) -> OutboundRequest | None:
-        return _QUESTION.get()(self._conversation_id, event.event)
+        return v1_requests.question(self._conversation_id, event.event)
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from importlib import import_module
 
-from app_server.engine.support.lazy import Lazy
 from app_server.server.apis.v2.account_limits import AccountLimits
 from app_server.server.apis.v2.item_lines import NotificationLines
 from app_server.server.apis.v2.thread_settings import shown_settings
@@ -33,7 +31,7 @@ from app_server_protocol.engine.notices import (
 )
 from app_server_protocol.engine.token_usage import RateLimitSnapshot, RateLimitWindow, TokenUsageInfo
 from app_server_protocol.outgoing import struct_from
-from app_server_protocol.v2 import server
+from app_server_protocol.v2 import models, server
 from app_server_protocol.v2 import thread as wire
 from app_server_protocol.v2.settings import THREAD_SETTINGS_UPDATED
 from app_server_protocol.v2.turn import TURN_DIFF_UPDATED, TURN_PLAN_UPDATED, TurnPlanStep, TurnPlanStepStatus
@@ -77,10 +75,6 @@ def _window(window: RateLimitWindow | None) -> server.RateLimitWindow | None:
 
 RAW_ITEM_COMPLETED = "rawResponseItem/completed"
 """Method of a notification that is sent only to clients that asked for raw items."""
-
-
-_MODEL_REROUTED = Lazy(lambda: import_module("app_server_protocol.v2.models").MODEL_REROUTED)
-"""The row of the notification; seldom needed, in a module that turns do not load."""
 
 
 class ThreadNotices:
@@ -142,7 +136,7 @@ class ThreadNotices:
 
     def rerouted(self, turn_id: str | None, event: ModelRerouted) -> None:
         self._lines.add(
-            _MODEL_REROUTED.get(),
+            models.MODEL_REROUTED,
             thread_id=self._thread_id,
             turn_id=turn_id or "",
             from_model=event.from_model,

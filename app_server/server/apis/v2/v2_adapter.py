@@ -8,10 +8,9 @@ began it. A text delta costs one concatenation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Final
 
-from app_server.engine.support.lazy import Lazy
+from app_server.server.apis.v2 import v2_requests
 from app_server.server.apis.v2.account_limits import AccountLimits
 from app_server.server.apis.v2.item_lines import ItemEvent, ItemLines, NotificationLines
 from app_server.server.apis.v2.notices import ThreadNotices
@@ -53,10 +52,6 @@ TurnEvent = events.TurnStarted | events.TurnEnded | events.AttemptFailed | ItemE
 AskClient = Callable[[str, events.SessionEvent, Item | None, int], OutboundRequest | None]
 
 
-_QUESTION: Final[Lazy[AskClient]] = Lazy(
-    lambda: import_module("app_server.server.apis.v2.v2_requests").question
-)
-"""Function that makes questions; loaded with the first question."""
 _UNEXPLAINED: Final = TurnError("The turn failed.", ErrorClass.OTHER)
 
 
@@ -123,7 +118,7 @@ class ThreadAdapter:
             case _:
                 return None
         item = None if opened is None else opened.item
-        return _QUESTION.get()(self._thread_id, event, item, self._lines.now_ms())
+        return v2_requests.question(self._thread_id, event, item, self._lines.now_ms())
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
