@@ -355,10 +355,8 @@ LATE_IMPORTS = {
     "app_server.cli.dispatch": "when Ctrl-C is handled",
     "app_server.engine.support.filelock": "for a server that is slow to answer its proxy",
     "app_server.server.proxy.spawn": "where there is no server to be the proxy of, and for servers that listen",
-    "app_server.server.daemon": "a server that clients share, and commands about it",
     "app_server.server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
     "app_server.cli.commands": "each with the first command line that names it",
-    "app_server.cli.parse_command": "argparse, which a server that is started as editors do does without",
     "app_server.engine.storage.thread_listing": "with the first list",
     "app_server.engine.storage.thread_index": "SQLite, for the lists that need more than names",
     "landlock": "with the first confined command; only on Linux",
@@ -373,10 +371,7 @@ LATE_IMPORTS = {
     "app_server.engine.telemetry.otlp": "only where telemetry is switched on, and installed",
     "grpc": "not always installed",
     "opentelemetry.exporter.otlp.proto.grpc": "the same",
-    "app_server.cli.batch.batch_command": "a command of its own",
     "app_server.cli.chat": "a command of its own",
-    "app_server.cli.demo": "a command of its own",
-    "app_server.cli.exec": "a command of its own",
     "app_server_protocol.acp": "its table, for who reads what others say",
     "app_server_protocol.v1": "the same",
     "app_server_protocol.v2": "the same, and for clients that are told what no turn has",
@@ -385,7 +380,6 @@ LATE_IMPORTS = {
     "shtab": "for completion alone",
     "shutil": "for help alone",
     "app_server.client.exports": "for other programs; parts of the library are used alone",
-    "app_server.cli.startup_options": "for the options of a server that are handled before it starts",
     "app_server.cli.inspect": "a command of its own, whose page is an extra",
     "app_server.server.bootstrap": "what is loaded behind the first answers",
     "ctypes": "takes as long as all that comes before the first answer",
@@ -399,13 +393,10 @@ LATE_IMPORTS = {
     "http": "words for statuses, with the first that is none of success",
     "app_server_protocol.export": "a tool for building",
     "pydantic_core": "settings are read before it is loaded",
-    "app_server.cli.doctor.doctor_command": "a command of its own",
-    "app_server.cli.admin": "commands of their own",
     "socket": "few servers have one for stderr",
     "tree_sitter": "with the first command",
     "tree_sitter_bash": "the same",
     "tempfile": "most servers never write such a file",
-    "app_server.engine.config.features": "their names, for completion alone",
 }
 """Imports inside functions, and why they are not at the top. All other imports are at the top of their module."""
 
@@ -433,7 +424,6 @@ NOT_LAZY = {
     "app_server.cli.chat.chat_command": "a command of its own, which needs an extra",
     "app_server_protocol.outgoing": "for who reads what a server sends; a server does without",
     "app_server_protocol.ids": "pydantic asks for it, so it is loaded",
-    "app_server.cli.inspect.inspect_command": "the same",
 }
 """Modules that import late without `Lazy`, and why."""
 

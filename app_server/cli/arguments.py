@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from app_server.server.bootstrap import server_process
 from app_server.server.proxy.server_options import (
     CONVERSATIONS,
     SERVING,
@@ -142,10 +143,8 @@ def prepare_own_server() -> None:
     """Prepare this process for a server in it, before a command imports anything that is slow. The command reports what
     the log of the server would contain.
     """
-    from app_server.server.bootstrap.server_process import begin_loading, guard_memory  # noqa: PLC0415  no other command needs it
-
-    begin_loading()
-    guard_memory()
+    server_process.begin_loading()
+    server_process.guard_memory()
     log_errors_only()
 
 

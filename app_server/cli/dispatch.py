@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app_server.cli import parse_command
 from app_server.cli.run_server import serve
 from app_server.server.bootstrap.standard_streams import (
     ended_in_order,
@@ -31,9 +32,7 @@ def main(argv: Sequence[str], options: Mapping[str, Any] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    from app_server.cli.parse_command import parse  # noqa: PLC0415  argparse, which most servers do without
-
-    args = parse(argv)
+    args = parse_command.parse(argv)
     set_up_logging(os.environ)
     status: int = args.run(args)
     return status

@@ -7,7 +7,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from app_server.server.bootstrap import server_process
 from app_server.server.bootstrap.standard_streams import complain
+from app_server.server.daemon import daemon_process
+from app_server.server.proxy import spawn
 
 FOR_PEOPLE = """\
 app-server: this is a server: editors and other programs start it and speak JSON-RPC with it over stdin and stdout.
@@ -17,18 +20,12 @@ To talk to it yourself, end it with Ctrl-D and type: app-server chat (or app-ser
 def serve(options: Mapping[str, Any]) -> int:
     """Serve with the given options, by their names, until stopped; return the exit status."""
     if not all(each in ("stdio", "stdio://") for each in options.get("listen", ())):
-        from app_server.server.proxy.spawn import startup_of  # noqa: PLC0415  others need none of it
-
         try:
-            startup = startup_of(options.get("startup"), os.environ)
+            startup = spawn.startup_of(options.get("startup"), os.environ)
         except ValueError as error:
             complain("app-server", str(error))
             return 2
-        from app_server.server.daemon.daemon_process import serve_shared  # noqa: PLC0415  behind the lock
-
-        return serve_shared(options, startup)
+        return daemon_process.serve_shared(options, startup)
     if os.isatty(0):
         print(FOR_PEOPLE, file=sys.stderr)  # noqa: T201
-    from app_server.server.bootstrap.server_process import serve_stdio  # noqa: PLC0415  `--version` and mistakes need none of it
-
-    return serve_stdio(options)
+    return server_process.serve_stdio(options)

@@ -15,6 +15,7 @@ from app_server.cli.arguments import (
     positive,
     prepare_own_server,
 )
+from app_server.cli.batch import batch_command
 from app_server.cli.command_parser import CommandParser
 
 
@@ -135,6 +136,4 @@ def _shard(text: str) -> str:
 
 def run(args: argparse.Namespace) -> int:
     prepare_own_server()
-    from app_server.cli.batch.batch_command import run_batch  # noqa: PLC0415  behind the preparation
-
-    return run_batch(args)
+    return batch_command.run_batch(args)

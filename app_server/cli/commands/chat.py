@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from app_server.cli.arguments import add_cd, add_demo, add_flag, add_image, add_turn_settings
+from app_server.cli.chat import chat_command
 from app_server.cli.command_parser import CommandParser
 
 REOPENING = "[ID | --last] [PROMPT...]"
@@ -71,6 +72,4 @@ def _shared_place(address: str) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    from app_server.cli.chat.chat_command import run_chat  # noqa: PLC0415  an extra
-
-    return run_chat(args)
+    return chat_command.run_chat(args)

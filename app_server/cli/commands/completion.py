@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from app_server.cli.arguments import add_choice, add_server_options
 from app_server.cli.command_parser import PROGRAM, CommandParser
 from app_server.cli.command_table import ABOUT
+from app_server.engine.config import features
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -24,15 +25,13 @@ def run(args: argparse.Namespace) -> int:
     """Print a script, made from the parsers of all commands, which needs no server when Tab is pressed."""
     import shtab  # noqa: PLC0415  for this alone
 
-    from app_server.engine.config.features import FEATURES  # noqa: PLC0415  the same
-
     files = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}  # kind of an argument, by its name in help
     parser = whole_parser(args.commands)
     for action in _actions(parser):
         if action.metavar in files:
             action.complete = files[action.metavar]  # type: ignore[attr-defined]  # attribute that shtab reads
         elif action.metavar == "FEATURE":
-            action.choices = sorted(FEATURES)
+            action.choices = sorted(features.FEATURES)
     print(shtab.complete(parser, args.shell))  # noqa: T201
     return 0
 

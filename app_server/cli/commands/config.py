@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from app_server.cli.admin import config_commands, settings_draft
 from app_server.cli.arguments import add_json, add_settings, prepare_own_server
 from app_server.cli.command_parser import CommandParser
 from app_server.server.bootstrap.launch import server_home
@@ -55,9 +56,5 @@ def _print_path(args: argparse.Namespace) -> int:
 def run(args: argparse.Namespace) -> int:
     prepare_own_server()
     if args.command == "config edit":
-        from app_server.cli.admin.settings_draft import run_edit  # noqa: PLC0415  behind the preparation
-
-        return run_edit(args)
-    from app_server.cli.admin.config_commands import COMMANDS  # noqa: PLC0415
-
-    return COMMANDS[args.command](args)
+        return settings_draft.run_edit(args)
+    return config_commands.COMMANDS[args.command](args)

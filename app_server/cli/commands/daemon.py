@@ -6,6 +6,7 @@ import argparse
 
 from app_server.cli.arguments import add_choice, add_flag, add_json, add_turn_settings
 from app_server.cli.command_parser import CommandParser
+from app_server.server.daemon import daemon_command
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -79,6 +80,4 @@ def _add_start_options(parser: CommandParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from app_server.server.daemon.daemon_command import run_daemon  # noqa: PLC0415  others need none of it
-
-    return run_daemon(args.command.partition(" ")[2], vars(args))
+    return daemon_command.run_daemon(args.command.partition(" ")[2], vars(args))

@@ -15,6 +15,7 @@ from app_server.cli.arguments import (
     prepare_own_server,
 )
 from app_server.cli.command_parser import CommandParser
+from app_server.cli.exec import exec_run
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -115,6 +116,4 @@ def _add_options(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     prepare_own_server()
-    from app_server.cli.exec.exec_run import run_exec  # noqa: PLC0415  behind the preparation
-
-    return run_exec(args)
+    return exec_run.run_exec(args)

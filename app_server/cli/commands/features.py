@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from app_server.cli.admin import debug_commands
 from app_server.cli.arguments import add_settings, prepare_own_server
 from app_server.cli.command_parser import CommandParser
 
@@ -19,6 +20,4 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     prepare_own_server()
-    from app_server.cli.admin.debug_commands import COMMANDS  # noqa: PLC0415  behind the preparation
-
-    return COMMANDS[args.command](args)
+    return debug_commands.COMMANDS[args.command](args)

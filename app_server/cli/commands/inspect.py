@@ -6,6 +6,7 @@ import argparse
 
 from app_server.cli.arguments import add_flag
 from app_server.cli.command_parser import CommandParser
+from app_server.cli.inspect import inspect_command
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -27,6 +28,4 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from app_server.cli.inspect.inspect_command import run_inspector  # noqa: PLC0415  takes a while
-
-    return run_inspector(args)
+    return inspect_command.run_inspector(args)

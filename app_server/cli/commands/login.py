@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from app_server.cli.admin import log_in, login_commands
 from app_server.cli.arguments import add_flag, add_settings, prepare_own_server
 from app_server.cli.command_parser import CommandParser
 
@@ -31,9 +32,5 @@ def add_arguments(parser: CommandParser) -> None:
 def run(args: argparse.Namespace) -> int:
     prepare_own_server()
     if args.command == "login":
-        from app_server.cli.admin.log_in import run_login  # noqa: PLC0415  behind the preparation
-
-        return run_login(args)
-    from app_server.cli.admin.login_commands import COMMANDS  # noqa: PLC0415
-
-    return COMMANDS[args.command](args)
+        return log_in.run_login(args)
+    return login_commands.COMMANDS[args.command](args)

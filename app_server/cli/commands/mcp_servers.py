@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from app_server.cli.admin import log_in, mcp_commands
 from app_server.cli.arguments import add_flag, add_json, add_settings, prepare_own_server
 from app_server.cli.command_parser import CommandParser
 
@@ -76,9 +77,5 @@ def _variable(text: str) -> tuple[str, str]:
 def run(args: argparse.Namespace) -> int:
     prepare_own_server()
     if args.command == "mcp login":
-        from app_server.cli.admin.log_in import run_mcp_login  # noqa: PLC0415  behind the preparation
-
-        return run_mcp_login(args)
-    from app_server.cli.admin.mcp_commands import COMMANDS  # noqa: PLC0415
-
-    return COMMANDS[args.command](args)
+        return log_in.run_mcp_login(args)
+    return mcp_commands.COMMANDS[args.command](args)

@@ -7,6 +7,7 @@ import os
 
 from app_server.cli.arguments import add_declared, add_turn_settings
 from app_server.cli.command_parser import CommandParser
+from app_server.server.proxy import proxy_command
 from app_server.server.proxy.server_options import PROXY
 
 
@@ -23,6 +24,4 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from app_server.server.proxy.proxy_command import run_proxy  # noqa: PLC0415  as light as where it is run without this
-
-    return run_proxy(vars(args), os.environ)
+    return proxy_command.run_proxy(vars(args), os.environ)

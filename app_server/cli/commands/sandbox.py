@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from app_server.cli.admin import sandbox_command
 from app_server.cli.arguments import add_cd, add_settings, prepare_own_server
 from app_server.cli.command_parser import CommandParser
 
@@ -26,6 +27,4 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     prepare_own_server()
-    from app_server.cli.admin.sandbox_command import run_in_sandbox  # noqa: PLC0415  behind the preparation
-
-    return run_in_sandbox(args)
+    return sandbox_command.run_in_sandbox(args)

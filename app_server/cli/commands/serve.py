@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from app_server.cli import startup_options
 from app_server.cli.arguments import add_server_options
 from app_server.cli.command_parser import CommandParser
 from app_server.cli.run_server import serve
@@ -26,11 +27,9 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from app_server.cli.startup_options import checked_status  # noqa: PLC0415  most servers need none of it
-
     options = vars(args)
     if any(each.name in options for each in SERVING if each.before_start):
-        status = checked_status(options)
+        status = startup_options.checked_status(options)
         if status is not None:
             return status
     return serve(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from app_server.cli.admin import thread_commands
 from app_server.cli.arguments import (
     add_choice,
     add_flag,
@@ -101,6 +102,4 @@ def _add_threads(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     prepare_own_server()
-    from app_server.cli.admin.thread_commands import COMMANDS  # noqa: PLC0415  behind the preparation
-
-    return COMMANDS[args.command](args)
+    return thread_commands.COMMANDS[args.command](args)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct
 
+from app_server.cli.exec import output_schema
 from app_server.cli.exec.exec_limits import ExecLimits
 from app_server.cli.exec.output_file import message_file, read_prices
 from app_server.cli.image_arguments import images
@@ -21,7 +22,6 @@ from app_server.cli.named_files import NamedOutput
 from app_server.client.command_line import InvalidCommandLine, is_thread_id, is_utf8, working_folder
 from app_server.client.options import ApprovalWord, OpenOptions, SandboxWord, TurnOptions
 from app_server.client.prices import ModelPrice
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.workspace.git.repository import find_repository
 from app_server.server.bootstrap.launch import ProcessOptions, parse_launch
 from app_server_protocol.v2.item_parts import UserInput
@@ -120,7 +120,7 @@ def exec_options(args: argparse.Namespace, stdin: TextIO, stderr: TextIO) -> Exe
             f"the home {launch.home} is not a folder", "set CODEX_HOME to a folder, or unset it"
         )
     pictures = images(args.image or ())
-    schema = None if args.output_schema is None else _OUTPUT_SCHEMA.get().read(Path(args.output_schema))
+    schema = None if args.output_schema is None else output_schema.OutputSchema.read(Path(args.output_schema))
     last_message = None if args.output_last_message is None else message_file(args.output_last_message)
     origin, words = _origin(args)
     review = _review(args, stdin, stderr) if args.command == "exec review" else None
@@ -279,12 +279,3 @@ def _piped(stdin: TextIO, stderr: TextIO) -> str:
         return piped.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidCommandLine(f"stdin is not UTF-8 at byte {error.start}") from None
-
-
-def _load_output_schema() -> type[OutputSchema]:
-    from app_server.cli.exec.output_schema import OutputSchema  # noqa: PLC0415  imports jsonschema
-
-    return OutputSchema
-
-
-_OUTPUT_SCHEMA = Lazy(_load_output_schema)

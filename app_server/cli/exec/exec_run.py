@@ -11,12 +11,12 @@ import argparse
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TextIO
 
 import anyio
 
+from app_server.cli.demo import workspace
 from app_server.cli.exec.exec_events import EventReport
 from app_server.cli.exec.exec_limits import LimitGate
 from app_server.cli.exec.exec_options import ExecOptions, ReportFormat, exec_options
@@ -30,7 +30,6 @@ from app_server.client.options import OpenOptions, ThreadSource
 from app_server.client.thread_handle import ThreadHandle
 from app_server.client.turn_handle import TurnResult
 from app_server.engine.config.settings_reader import did_you_mean
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.user_messages import model_unknown
 from app_server.in_process import InProcessConnector
 from app_server.server.bootstrap.overrides import cli_overrides
@@ -42,7 +41,7 @@ from app_server_protocol.v2.settings import ReadOnlySandboxPolicy
 from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
-    from app_server.cli.demo.workspace import DemoWorkspace
+    pass
 
 LIMITED: Final = 3
 """Exit status if a limit of the command line was reached."""
@@ -88,15 +87,6 @@ def leave_soon(number: int) -> None:
     timer.start()
 
 
-def _load_demo() -> Callable[[Mapping[str, str]], AbstractAsyncContextManager[DemoWorkspace]]:
-    from app_server.cli.demo.workspace import demo_surroundings  # noqa: PLC0415  for --demo alone
-
-    return demo_surroundings
-
-
-_DEMO = Lazy(_load_demo)
-
-
 async def reported_status(
     options: ExecOptions,
     report: TurnReport,
@@ -111,9 +101,9 @@ async def reported_status(
     try:
         if not demo:
             return await _run_turn(options, report, environment)
-        async with _DEMO.get()(os.environ) as workspace:
-            there = replace(options, cwd=workspace.repository)
-            return await _run_turn(there, report, workspace.environment)
+        async with workspace.demo_surroundings(os.environ) as demo_place:
+            there = replace(options, cwd=demo_place.repository)
+            return await _run_turn(there, report, demo_place.environment)
     except command_line.InvalidCommandLine as error:
         complain("app-server exec", str(error), error.advice, file=stderr)
         return command_line.USAGE

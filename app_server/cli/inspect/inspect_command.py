@@ -20,6 +20,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from app_server.cli.inspect import session_replay
 from app_server.cli.inspect.passthrough import BoundedBacklog, FileBacklog, Tap, end_like, pass_through
 from app_server.cli.inspect.session_records import NotASession, Recorder, SessionHead
 from app_server.cli.named_files import new_private_file
@@ -72,14 +73,12 @@ def _replay(args: argparse.Namespace, path: Path) -> int:
     """Return 0 if the replay matched the recording and broke no rule. Otherwise return 1, with the problems on
     stderr.
     """
-    from app_server.cli.inspect.session_replay import play_file  # noqa: PLC0415
-
     head = SessionHead(args.server, datetime.now().astimezone().isoformat(timespec="milliseconds"))
     try:
         recorder = Recorder(new_private_file(args.record), head) if args.record else None
     except OSError as error:
         return _cannot_write(args.record, error)
-    problems = play_file(path, args.server, recorder)
+    problems = session_replay.play_file(path, args.server, recorder)
     for problem in problems:
         _fail(1, problem)
     if problems and args.record:

@@ -28,6 +28,7 @@ from app_server.engine.config.safe_file import UnreadableFileError, create_file_
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.real_path import within
 from app_server.engine.support.socket_paths import BadSocketPath, SocketPaths, place_at, place_of_home
+from app_server.server.daemon import websocket_listener
 from app_server.server.daemon.addresses import Addresses, BadOption, CannotListen, listen_on
 from app_server.server.daemon.binding import BoundSocket, hold_place
 from app_server_protocol.values import replace
@@ -158,9 +159,7 @@ class Listeners:
 
         def http(port: int | None, digest: bytes | None) -> Lazy[WebSocketListener]:
             def load() -> WebSocketListener:
-                from app_server.server.daemon.websocket_listener import WebSocketListener  # noqa: PLC0415 - proxies do without it
-
-                return WebSocketListener(
+                return websocket_listener.WebSocketListener(
                     port=port,
                     token_sha256=digest,
                     line_limit=line_limit,

@@ -11,6 +11,7 @@ from app_server.engine.support.client_info import ClientProfile
 from app_server.engine.support.lazy import Lazy
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.apis.router import FindRoute, HandlerModules, Route, RouteFamilies, experimental
+from app_server.server.apis.v2.handlers import threads
 from app_server.server.apis.v2.v2_services import (
     NotificationFilter,
     ThreadClients,
@@ -85,9 +86,7 @@ def find_route(services: ServerServices) -> FindRoute:
     known.warnings = warn_of_settings(services.config, notifier)
 
     def load_threads() -> ThreadContext:
-        from app_server.server.apis.v2.handlers.threads import thread_context  # noqa: PLC0415 - with the first thread
-
-        return thread_context(services, notifier)
+        return threads.thread_context(services, notifier)
 
     own = ThreadServices(services, notifier, Lazy(load_threads))
     return RouteFamilies(
