@@ -351,6 +351,7 @@ PURE = (
 """Modules and folders that decide and never act. The same holds for everything that they import."""
 
 LATE_IMPORTS = {
+    "app_server.cli.batch.ray_runner": "an extra",
     "app_server.engine.support.lazy_imports": "behind the proxy, which needs none",
     "app_server.cli.dispatch": "when Ctrl-C is handled",
     "app_server.engine.support.filelock": "for a server that is slow to answer its proxy",

@@ -32,7 +32,7 @@ def _row(row: ProviderRow) -> str:
 
 def _known_by(row: ProviderRow) -> str:
     if row.models is not None:
-        return f"models {_code(row.models)}"
+        return f"models whose names begin with {', '.join(map(_code, row.models))}"
     if row.id == "loopback":
         return "another server on this machine"
     names = dict.fromkeys((row.id, *row.names))

@@ -1,6 +1,7 @@
 """Reads the messages of a server and stored values: validates JSON as a struct, as a model or as a union of them.
 
-1. msgspec converts a struct whose fields it knows, in one call. This is the usual way.
+1. msgspec converts a struct whose fields it knows, in one call. This is the usual way. Fields have their names of the
+   wire, or those of Python.
 2. A struct with other fields (models, unions by a tag, checked texts) is read field by field.
 3. pydantic validates models and checked fields. It also explains each value that msgspec refuses: it accepts some
    of them, such as a number for a decimal, and names the location of the mistake in all others.
@@ -51,6 +52,8 @@ def _reader(declared: Json) -> Reader:
     hint = _bare(declared)
     if _is_native(hint):
         return partial(_read_native, hint, _native_fallback(hint))
+    if _is_flat(hint) and (names := _other_names(hint)):
+        return partial(_read_renamed, hint, names, _StructReader(hint))
     return _piecewise(hint) or TypeAdapter(hint).validate_python
 
 
@@ -115,7 +118,7 @@ def _is_native(declared: Json) -> bool:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return True
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return not _keeps_raw(hint) and all(_is_native(each) for each in _field_types(hint).values())
+        return _is_flat(hint) and not _other_names(hint)
     origin: Json = get_origin(hint)
     arguments = get_args(hint)
     if origin is Literal:
@@ -133,6 +136,18 @@ def _field_types(kind: type[msgspec.Struct]) -> dict[str, Json]:
     return {name: hints[name] for name in kind.__struct_fields__}
 
 
+def _is_flat(hint: Json) -> bool:
+    """Return whether a type is a struct and msgspec can convert to the type of each field."""
+    if not (isinstance(hint, type) and issubclass(hint, msgspec.Struct)) or _keeps_raw(hint):
+        return False
+    return all(_is_native(each) for each in _field_types(hint).values())
+
+
+def _other_names(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the names of fields that have another name on the wire. A value may have either."""
+    return frozenset(each.name for each in msgspec.structs.fields(kind) if each.name != each.encode_name)
+
+
 def _keeps_raw(kind: type[msgspec.Struct]) -> bool:
     """Return whether a struct makes itself of the JSON, too."""
     return issubclass(kind, Struct) and "of_fields" in vars(kind)
@@ -144,6 +159,13 @@ def _read_native(hint: Json, otherwise: Reader, raw: Json) -> Any:
         return msgspec.convert(raw, hint)
     except msgspec.ValidationError:
         return otherwise(raw)
+
+
+def _read_renamed(kind: type[msgspec.Struct], names: frozenset[str], otherwise: Reader, raw: Json) -> Any:
+    """Read a struct by the names of the wire if no field has its own name."""
+    if isinstance(raw, dict) and names.isdisjoint(raw):
+        return _read_native(kind, otherwise, raw)
+    return otherwise(raw)
 
 
 def _native_fallback(hint: Json) -> Reader:
@@ -189,7 +211,7 @@ class _StructReader:
         types = _field_types(kind)
         self._fields = [(each, _reader(types[each.name])) for each in msgspec.structs.fields(kind)]
         self._allowed = (
-            {each.encode_name for each, _ in self._fields}
+            {name for each, _ in self._fields for name in (each.encode_name, each.name)}
             if kind.__struct_config__.forbid_unknown_fields
             else None
         )
@@ -203,7 +225,7 @@ class _StructReader:
             wrong.check()
         values: dict[str, Any] = {}
         for field, reader in self._fields:
-            given = raw.get(field.encode_name, _MISSING)
+            given = raw.get(field.encode_name, raw.get(field.name, _MISSING))
             if given is not _MISSING:
                 with wrong.at(field.encode_name):
                     values[field.name] = reader(given)

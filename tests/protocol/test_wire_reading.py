@@ -6,7 +6,12 @@ from pydantic import TypeAdapter, ValidationError
 from app_server_protocol.encoding import Json
 from app_server_protocol.outgoing import model_of
 from app_server_protocol.parse import read
-from app_server_protocol.v2.items import AgentMessageThreadItem, ItemCompletedNotification
+from app_server_protocol.v1.setup import UserSavedConfig
+from app_server_protocol.v2.items import (
+    AgentMessageDeltaNotification,
+    AgentMessageThreadItem,
+    ItemCompletedNotification,
+)
 from app_server_protocol.v2.thread import ThreadStatusChangedNotification
 from app_server_protocol.v2.turn import TurnCompletedNotification
 
@@ -67,6 +72,15 @@ STATUS = {"threadId": "t", "status": {"type": "active", "activeFlags": ["waiting
         (ItemCompletedNotification, COMPLETED),
         (ItemCompletedNotification, {**COMPLETED, "completedAtMs": 1.0}),
         (ItemCompletedNotification, {**COMPLETED, "later": "unknown"}),
+        (
+            ItemCompletedNotification,
+            {"thread_id": "t", "turn_id": "u", "item": MESSAGE, "completed_at_ms": 1},
+        ),
+        (
+            UserSavedConfig,
+            {"model_reasoning_effort": "low", "profiles": {"p": {"model_reasoning_effort": "high"}}},
+        ),
+        (AgentMessageDeltaNotification, {"thread_id": "t", "turnId": "u", "item_id": "i", "delta": "d"}),
         (ThreadStatusChangedNotification, STATUS),
         (
             TurnCompletedNotification,

@@ -9,15 +9,15 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 import anyio
 from msgspec import Struct
 
-from app_server.cli.batch import ray_runner
 from app_server.cli.batch.batch_summary import summary
 from app_server.cli.batch.batch_tasks import Task, listed, parse_tasks
 from app_server.cli.batch.budget import Ledger, SharedLimits
@@ -50,6 +50,7 @@ from app_server.client.failures import ServerEnded
 from app_server.engine.config.config_values import CliOverrides, SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.support.engine_errors import ConfigError
+from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.private_folders import temporary_folder
 from app_server.engine.workspace.git.find_git import find_git
 from app_server.engine.workspace.git.run_git import Git
@@ -58,9 +59,6 @@ from app_server.server.bootstrap.overrides import cli_overrides
 from app_server.server.bootstrap.standard_streams import complain
 from app_server_protocol.policy import WorkspaceWrite
 from app_server_protocol.values import replace
-
-if TYPE_CHECKING:
-    pass
 
 AGAIN: Final[tuple[Status, ...]] = ("failed", "lost")
 """Statuses of the tasks that `retry` runs again by default."""
@@ -72,6 +70,11 @@ MOST_WORKERS: Final = 4
 SHOWN_LEFT_OUT: Final = 20
 TASKS_A_WORKER: Final = 4
 """Number of running tasks per worker, if `--jobs` is not given."""
+
+_RAY: Lazy[Callable[[str], Workers]] = Lazy(
+    lambda: import_module("app_server.cli.batch.ray_runner").ray_workers
+)
+"""Workers of an extra, which is not always installed."""
 
 
 def run_batch(args: argparse.Namespace) -> int:
@@ -275,7 +278,7 @@ def _workers(plan: BatchPlan, tasks: int) -> Workers:
                 f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
             )
         try:
-            return ray_runner.ray_workers(plan.args.ray)
+            return _RAY.get()(plan.args.ray)
         except ImportError:
             raise InvalidCommandLine(
                 "--ray needs ray: pip install 'app-server-agent[ray]' where app-server is installed"

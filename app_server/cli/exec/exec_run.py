@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import Final, TextIO
 
 import anyio
 
@@ -39,9 +39,6 @@ from app_server.server.proxy.sharing import is_sharing_wanted
 from app_server_protocol.v2.server import WarningNotification
 from app_server_protocol.v2.settings import ReadOnlySandboxPolicy
 from app_server_protocol.values import replace
-
-if TYPE_CHECKING:
-    pass
 
 LIMITED: Final = 3
 """Exit status if a limit of the command line was reached."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from app_server.engine.context.custom_prompts import FOLDER, discover_prompts
 from app_server.engine.context.environment_context import environment_change
@@ -40,9 +39,6 @@ from app_server_protocol.engine.notices import (
 from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch, ThreadSettings
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.values import replace
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 

@@ -16,16 +16,15 @@ import sys
 import threading
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Final
 
 PACKAGES: Final = ("app_server.", "app_server_protocol.")
 """Beginnings of the names of modules that may be lazy."""
 
-_PLAIN: Final = frozenset(
-    ("__class__", "__dict__", "__loader__", "__name__", "__package__", "__path__", "__spec__")
-)
+_PLAIN: Final = frozenset(("__class__", "__loader__", "__name__", "__package__", "__path__", "__spec__"))
+"""Attributes that the import system reads and writes; reading them loads nothing."""
 
 
 class LazyModule(ModuleType):
@@ -51,7 +50,10 @@ def load(module: ModuleType) -> None:
     """Execute a module if it is lazy and has not been executed. Raises the errors of its import."""
     if type(module) is not LazyModule:
         return
-    pending: _Deferral = module.__dict__[_Deferral.__name__]
+    attributes: dict[str, Any] = ModuleType.__getattribute__(module, "__dict__")
+    pending: _Deferral | None = attributes.get(_Deferral.__name__)
+    if pending is None:
+        return  # another thread has loaded it since
     with pending.lock:
         if type(module) is not LazyModule or pending.runs:
             return  # another thread has loaded it, or it reads its own attributes while it is executed
@@ -60,7 +62,7 @@ def load(module: ModuleType) -> None:
             pending.loader.exec_module(module)
         finally:
             pending.runs = False
-        del module.__dict__[_Deferral.__name__]
+        del attributes[_Deferral.__name__]
         ModuleType.__setattr__(module, "__class__", ModuleType)
 
 
@@ -87,7 +89,7 @@ class DeferringLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self.loader
-        module.__dict__[_Deferral.__name__] = _Deferral(self.loader)
+        vars(module)[_Deferral.__name__] = _Deferral(self.loader)
         module.__class__ = LazyModule
 
 
@@ -99,7 +101,9 @@ class _Finder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if not fullname.startswith(PACKAGES):
             return None
-        spec = PathFinder.find_spec(fullname, path, target)
+        others = (each for each in sys.meta_path if each is not self)
+        found = (each.find_spec(fullname, path, target) for each in others)
+        spec = next((each for each in found if each is not None), None)
         if spec is None or spec.loader is None or spec.submodule_search_locations is not None:
             return None  # packages themselves are small
         spec.loader = DeferringLoader(spec.loader)

@@ -261,7 +261,7 @@ def test_a_coordinator_has_no_server_in_it() -> None:
     heavy = (
         "app_server.server.composition",
         "app_server.in_process",
-        "app_server.cli.demo",
+        "app_server.cli.demo.workspace",
         "jsonschema",
         "ray",
         "rich",

@@ -25,7 +25,7 @@ def test_a_message_is_shown_as_it_comes(tmp_path: Path) -> None:
 
 def test_a_message_is_shown_once(tmp_path: Path) -> None:
     with started(tmp_path, SCRIPT, "exec", "--demo", "hello") as terminal:
-        shown = terminal.wait_for(" out")
+        shown = terminal.wait_for("tokens:")
         assert terminal.wait_for_end() == 0
     assert shown.count("Everything else I answer with this text.") == 1
     assert shown.strip().splitlines()[-1].endswith(" in, 5 out")

@@ -393,7 +393,7 @@ async def test_a_providers_models() -> None:
 
     assert await listed(refused(200, {"data": [{"id": "a"}, {"slug": "b"}, {}]})) == ("a", "b")
     assert await listed(refused(200, {"models": [{"name": "c"}]})) == ("c",)
-    assert await listed(refused(404)) == ModelsUnknown("unexpected status 404 Not Found", 404)
+    assert await listed(refused(404)) == ModelsUnknown("unexpected status 404", 404)
     assert await listed(HttpFailure(Fault.UNREACHABLE, "Connection refused")) == ModelsUnknown(
         "Connection refused", unreachable=True
     )
