@@ -78,7 +78,8 @@ async def test_ten_turns_with_a_tool(served: tuple[int, str], real_world: RealWo
         largest = max((each["last"]["totalTokens"] for each in counts(w)), default=0)
         compactions = kinds.count("contextCompaction")
         print(window, "compactions", compactions, "largest request", largest)  # noqa: T201
-        assert len(commands) == TURNS
+        # A turn that is compacted in its middle asks anew, with the user's message last, and calls once more.
+        assert TURNS <= len(commands) <= TURNS + compactions
         assert largest <= window
         assert (compactions > 0) == (window == 4096)
 
