@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec import Struct
 
+from app_server.engine.support import lazy_imports
+
+lazy_imports.install()  # before the server is imported: a front end waits for what it does not need else
+
 from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.sandbox.plan import KeptFolders
 from app_server.engine.support.client_info import EarlyInitialize

@@ -15,7 +15,17 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from pydantic import TypeAdapter, ValidationError, WithJsonSchema
@@ -51,9 +61,15 @@ def _reader(declared: Json) -> Reader:
     """Return the function that reads values of a type."""
     hint = _bare(declared)
     if _is_native(hint):
-        return partial(_read_native, hint, _native_fallback(hint))
-    if _is_flat(hint) and (names := _other_names(hint)):
-        return partial(_read_renamed, hint, names, _StructReader(hint))
+        return partial(_read_native, hint)
+    if _is_flat(hint):
+        return partial(_read_renamed, hint, _other_names(hint))
+    return _slow_reader(hint)
+
+
+@cache
+def _slow_reader(hint: Json) -> Reader:
+    """Return the function that reads values that msgspec cannot convert, and explains those that it has refused."""
     return _piecewise(hint) or TypeAdapter(hint).validate_python
 
 
@@ -154,27 +170,18 @@ def _keeps_raw(kind: type[msgspec.Struct]) -> bool:
 
 
 # --- values
-def _read_native(hint: Json, otherwise: Reader, raw: Json) -> Any:
+def _read_native(hint: Json, raw: Json) -> Any:
     try:
         return msgspec.convert(raw, hint)
     except msgspec.ValidationError:
-        return otherwise(raw)
+        return _slow_reader(hint)(raw)
 
 
-def _read_renamed(kind: type[msgspec.Struct], names: frozenset[str], otherwise: Reader, raw: Json) -> Any:
+def _read_renamed(kind: type[msgspec.Struct], names: frozenset[str], raw: Json) -> Any:
     """Read a struct by the names of the wire if no field has its own name."""
     if isinstance(raw, dict) and names.isdisjoint(raw):
-        return _read_native(kind, otherwise, raw)
-    return otherwise(raw)
-
-
-def _native_fallback(hint: Json) -> Reader:
-    """Return the function that reads a value that msgspec has refused."""
-
-    def explained(raw: Json) -> Any:
-        return (_piecewise(hint) or TypeAdapter(hint).validate_python)(raw)
-
-    return explained
+        return _read_native(kind, raw)
+    return _slow_reader(kind)(raw)
 
 
 def _read_optional(other: Json, raw: Json) -> Any:
@@ -183,7 +190,7 @@ def _read_optional(other: Json, raw: Json) -> Any:
 
 def _read_list(kind: type[list[Any]] | type[tuple[Any, ...]], element: Json, raw: Json) -> Any:
     if not isinstance(raw, list | tuple):
-        return TypeAdapter(kind).validate_python(raw)
+        return _slow_reader(kind)(raw)
     reader, values, wrong = _reader(element), [], _Mistakes("list")
     for n, each in enumerate(raw):
         with wrong.at(n):
@@ -194,11 +201,11 @@ def _read_list(kind: type[list[Any]] | type[tuple[Any, ...]], element: Json, raw
 
 def _read_mapping(element: Json, raw: Json) -> Any:
     if not isinstance(raw, Mapping):
-        return TypeAdapter(dict).validate_python(raw)
-    reader, values, wrong = _reader(element), {}, _Mistakes("dict")
+        return _slow_reader(dict)(raw)
+    key_reader, reader, values, wrong = _reader(str), _reader(element), {}, _Mistakes("dict")
     for key, each in raw.items():
         with wrong.at(key):
-            values[TypeAdapter(str).validate_python(key)] = reader(each)
+            values[key_reader(key)] = reader(each)
     wrong.check()
     return values
 
@@ -314,6 +321,6 @@ def _moved(error: ErrorDetails, place: Place) -> InitErrorDetails:
         )
         ValidationError.from_exception_data("", [details])
     except (KeyError, TypeError):  # an error of a validator of ours
-        custom = PydanticCustomError("custom", "{message}", {"message": error["msg"]})
+        custom = PydanticCustomError(error["type"], "{message}", {"message": error["msg"]})
         details = InitErrorDetails(type=custom, loc=place, input=error["input"])
     return details

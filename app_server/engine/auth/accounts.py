@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from app_server.engine.auth.login import DeviceLoginFlow, LoginAttempt, LoginFlow, McpLogins
     from app_server.engine.auth.usage_limits import AccountUsage
 
-# These modules are imported on first use: on most servers the user is logged in already.
-
 
 ACCOUNT = ""
 """Purpose of a login at the model provider. The purpose of any other login contains the name of its server."""

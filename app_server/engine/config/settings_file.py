@@ -50,7 +50,6 @@ from app_server_protocol.policy import ReasoningEffort, WorkspaceWrite, known_ef
 if TYPE_CHECKING:
     import anyio
 
-# The module is imported on first use, because it is slow to import.
 
 MOST_EDITS = 1000
 """Maximum number of edits in one request. Each may be a whole table."""

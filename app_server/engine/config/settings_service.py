@@ -133,9 +133,6 @@ def _working_directory(server: Path, requested: str | None) -> Path:
     return server / requested
 
 
-# The module is imported on first use: most servers neither show nor write the file.
-
-
 class UserSettings(SettingsSource, frozen=True, kw_only=True):
     """Loads the settings of one home, and gives access to the user's file."""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from importlib import import_module
-from typing import ClassVar, Protocol
+from typing import Protocol
 
+from app_server.engine.http import http_client, http_transport
 from app_server.engine.http.interface import Http, HttpRequest, HttpResponse
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
 
 
@@ -18,10 +17,6 @@ class _Loaded(Http, Protocol):
 
 class LazyHttp:
     """An `Http` over httpx2; all its users share its connections. `env` is the user's environment."""
-
-    _KIND: ClassVar[Lazy[Callable[[Mapping[str, str]], _Loaded]]] = Lazy(
-        lambda: import_module("app_server.engine.http.http_client").HttpClient
-    )
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._env = env
@@ -47,9 +42,13 @@ class LazyHttp:
 
     async def _ready(self) -> _Loaded:
         if self._loaded is None:
-            kind = await run_in_thread(self._KIND.get)
+            kind = await run_in_thread(self._kind)
             self._loaded = self._loaded or kind(self._env)
         return self._loaded
+
+    def _kind(self) -> Callable[[Mapping[str, str]], _Loaded]:
+        """Return the class of the client. Its module is loaded by this, which is slow."""
+        return http_client.HttpClient
 
 
 class LazyProviderHttp(LazyHttp):
@@ -57,4 +56,5 @@ class LazyProviderHttp(LazyHttp):
     for it.
     """
 
-    _KIND = Lazy(lambda: import_module("app_server.engine.http.http_transport").HttpTransport)
+    def _kind(self) -> Callable[[Mapping[str, str]], _Loaded]:
+        return http_transport.HttpTransport

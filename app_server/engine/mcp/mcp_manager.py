@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from app_server.engine.mcp.runtime_interface import McpRuntime
     from app_server.engine.mcp.tool_catalog import McpTool
 
-# These modules are loaded on first use, because most conversations have no server.
 
 READY_GRACE_SECONDS = 2.0
 """Additional time beyond a server's startup timeout for its orderly end, in seconds."""

@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from app_server.engine.storage import rollout_names, rollout_reader
+from app_server.engine.storage import rollout_names, rollout_reader, thread_listing
 from app_server.engine.storage.disk import (
     lock_rollout,
     make_private_folders,
@@ -59,19 +58,12 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-# This module is loaded on first use, because few clients need it.
-
-
 class StoredConversations:
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
         """Open the conversations of a home. `now` returns seconds since 1970."""
         self._home = home
         self._notes, self._indexes = MetadataStore(home, now), TurnIndexes()
-        self._lists: Lazy[ThreadLists] = Lazy(
-            lambda: import_module("app_server.engine.storage.thread_listing").ThreadLists(
-                home, self._notes, now
-            )
-        )
+        self._lists: Lazy[ThreadLists] = Lazy(lambda: thread_listing.ThreadLists(home, self._notes, now))
 
     # --- lists
     async def list(self, request: ListRequest) -> Page[ThreadSummary]:

@@ -12,11 +12,10 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app_server.engine.storage import pagination
+from app_server.engine.storage import pagination, thread_index
 from app_server.engine.storage.rollout_files import FolderNames, walk
 from app_server.engine.storage.thread_summary import (
     MetadataStore,
@@ -59,11 +58,7 @@ class ThreadLists:
         """Begin with an empty cache. `now` returns seconds since 1970."""
         self._home, self.notes = home, notes
         self._names = FolderNames(now)
-        self.index: Lazy[ThreadIndex] = Lazy(
-            lambda: import_module("app_server.engine.storage.thread_index").ThreadIndex(
-                home, now, self._names.newest
-            )
-        )
+        self.index: Lazy[ThreadIndex] = Lazy(lambda: thread_index.ThreadIndex(home, now, self._names.newest))
         """Index of threads, loaded on first use: few lists need it."""
         self.reads_ahead = False
         """Whether a caller is calling `read_ahead` in a loop."""

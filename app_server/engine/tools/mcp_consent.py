@@ -28,7 +28,6 @@ from app_server_protocol.policy import AskForApproval, DangerFullAccess, ReviewD
 AS_ELICITATION: Final = "tool_call_mcp_elicitation"
 """Feature with which clients of the thread API get the question as an elicitation of the server."""
 
-# This module reads and writes the user's file, so it is loaded on first use.
 
 # Clients show these texts as the reason of a failed call.
 POLICY_NEVER: Final = "MCP tool call requires approval, but approval policy is never"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app_server.engine.support.lazy import Lazy
+from app_server.engine.support.lazy_imports import load
 from app_server.server.bootstrap.claim import claim_stdout
 from app_server.server.bootstrap.handshake import (
     EarlyHandshake,
@@ -62,7 +63,7 @@ def _full_server(inbox: StdinBuffer, *, acp: bool) -> Callable[[int, ProcessOpti
 
         method = spoken_method(inbox.unread)
         if acp:
-            importlib.import_module("app_server.server.apis.acp.acp_routes")
+            load(importlib.import_module("app_server.server.apis.acp.acp_routes"))
         elif method is not None and "/" in method:
             importlib.import_module("app_server.server.apis.v2.v2_routes").HANDLERS.load_for(method)
         elif method is not None:

@@ -133,9 +133,8 @@ class ApiChannel(Struct):
         raw, seats = self.wanting_raw, self.seats
         messages = self.adapter.messages(event, live, raw=bool(raw))
         if len(messages) == 1 and isinstance(text := messages[0], TextGrown):
-            for (
-                client
-            ) in self.subscribers:  # most events are deltas, and most clients are being sent their text
+            # Most events are deltas, and most clients are being sent their text.
+            for client in self.subscribers:
                 if not client.outgoing.is_sending(text.lines):
                     seats[client].send(client, messages)
         else:
