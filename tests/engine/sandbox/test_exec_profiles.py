@@ -243,7 +243,7 @@ async def test_a_place_by_a_link_is_there_by_both_names(full: Bench, elsewhere: 
     policy = profile({":root": "deny", ":minimal": "read", str(link): "read"})
     result = await full.sh(f"cat {link}/x {elsewhere}/shared/x; ls {elsewhere}", policy=policy)
     assert text(result).count("by a link") == 2
-    assert "key" not in text(result)
+    assert "key" not in text(result).replace(str(elsewhere), "")  # whose random name may have those letters
 
 
 async def test_what_a_denied_link_leads_to_is_denied(full: Bench) -> None:
