@@ -116,6 +116,7 @@ LEVELS: tuple[set[str], ...] = (
     },
     {
         "app_server.engine.client_services",
+        "app_server.engine.hooks",
     },
     {
         "app_server.cli.doctor",
@@ -290,6 +291,8 @@ PURE = (
     "app_server.engine.workspace.files.fuzzy",
     "app_server.engine.workspace.files.ignore",
     "app_server.engine.session.goals",
+    "app_server.engine.hooks.hook_definitions",
+    "app_server.engine.hooks.matching",
     "app_server.engine.http.address",
     "app_server.engine.http.interface",
     "app_server.engine.http.sse",
