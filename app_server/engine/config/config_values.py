@@ -264,7 +264,7 @@ class Config(Redacted, frozen=True, kw_only=True):
     read them.
     """
 
-    HIDDEN = ("request",)
+    HIDDEN = ("request", "hook_overrides")
     home: Path
     thread: ThreadSettings
     """Settings that the first turn starts from."""
@@ -286,6 +286,10 @@ class Config(Redacted, frozen=True, kw_only=True):
     history: HistoryConfig = HistoryConfig()
     otel: OtelConfig = OtelConfig()
     notices: SettingsNotices = SettingsNotices()
+    hook_overrides: Mapping[str, Json] = msgspec.field(default_factory=lambda: MappingProxyType({}))
+    """The tables `hooks`, `features` and `projects` as layers above the user's file set them. Hooks are read again for
+    each turn, with the file as it is then.
+    """
     request: RequestOverrides = msgspec.field(default_factory=lambda: RequestOverrides())
     """Overrides of the request that began the conversation, for reading the settings again."""
 

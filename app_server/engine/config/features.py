@@ -70,6 +70,7 @@ _ALL = (
     _experimental(
         "goals", "tools of goals in threads that have no goal yet, so that the model may begin one"
     ),
+    Feature("hooks", FeatureStage.STABLE, True, "all hooks, at once"),
     _experimental("update_plan", "the tool `update_plan` in small windows, too"),
     _experimental("image_generation"),
     _experimental(

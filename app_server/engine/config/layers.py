@@ -161,6 +161,16 @@ def request_layer(request: RequestOverrides) -> dict[str, Json]:
     return layer
 
 
+def hook_overrides(cli: CliOverrides, request: RequestOverrides) -> Mapping[str, Json]:
+    """Return what the command line sets of the tables that decide about hooks, and the request of `hooks` alone: it
+    neither switches all hooks nor trusts a project.
+    """
+    layer = with_features(cli_layer(cli))
+    if asked := _config_map(request).get("hooks"):
+        layer = merge(layer, {"hooks": asked})
+    return {name: layer[name] for name in ("hooks", "features", "projects") if name in layer}
+
+
 def merge(low: Mapping[str, Json], high: Mapping[str, Json], depth: int = 0) -> dict[str, Json]:
     """Return `high` merged over `low`, as a new table. Nulls in `high` are ignored."""
     merged = dict(low)

@@ -17,7 +17,7 @@ import msgspec
 
 from app_server.engine.config import client_limits, settings_file
 from app_server.engine.config.config_values import Config, RequestOverrides, SettingsSource, SettingsWarning
-from app_server.engine.config.layers import Layered, combine, key_in_file
+from app_server.engine.config.layers import Layered, combine, hook_overrides, key_in_file
 from app_server.engine.config.resolve import resolve
 from app_server.engine.config.settings_reader import SettingError, derive_error
 from app_server.engine.config.tolerance import without_wrong_entries
@@ -63,7 +63,12 @@ def load_config(
     own = _load(owner, file, switches, in_same_folder, content)
     most = client_limits.client_fence(own, folder)
     client_limits.check_permissions(most, config.thread)
-    return replace(config, fence=most, permissions=replace(config.permissions, client_rights=False))
+    return replace(
+        config,
+        fence=most,
+        permissions=replace(config.permissions, client_rights=False),
+        hook_overrides=hook_overrides(owner.cli, NOTHING_ASKED),
+    )
 
 
 def _load(
@@ -102,7 +107,11 @@ def _load(
     notices = replace(config.notices, warnings=_placed(user, warnings, file, request, profile, content))
     client_limits.require_working_directory(str(where), given)
     return replace(
-        config, thread=config.thread.patched(given.without(RESOLVED)), notices=notices, request=request
+        config,
+        thread=config.thread.patched(given.without(RESOLVED)),
+        notices=notices,
+        hook_overrides=hook_overrides(user.cli, request),
+        request=request,
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from app_server.engine.config import config_values
 from app_server.engine.config.features import FEATURES, LEGACY_TOGGLES, TOOL_SWITCHES
+from app_server.engine.config.hook_settings import HOOK_SETTINGS, HOOKS
 from app_server.engine.config.model_tables import MODEL_KEYS, QUIRKS, SIZES, ModelSettings
 from app_server.engine.config.setting_types import (
     AMOUNT,
@@ -52,7 +53,6 @@ ABOUT_CLIENTS = "app_server"
 
 MAX_RETRIES = 100
 """Maximum of configured numbers of attempts: a typing error must not keep a turn alive for days."""
-
 
 NO_EFFECT = "Without effect"
 """Title of settings that only other programs use. A value of a wrong kind is still an error."""
@@ -288,6 +288,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
     SettingsPart("MCP servers", "mcp_servers.NAME.tools.TOOL"): {
         "approval_mode": Setting(choice(config_values.McpApproval), "the same for one tool", None),
     },
+    SettingsPart("Hooks", HOOKS): HOOK_SETTINGS,
     SettingsPart("Clients", "app_server", config_values.PermissionSettings): {
         "client_rights": Setting(
             FLAG,

@@ -21,7 +21,7 @@ T = TypeVar("T")
 GUARDS = frozenset(
     {
         *("approval_policy", "sandbox_mode", "sandbox_workspace_write", "permissions", "default_permissions"),
-        *("shell_environment_policy", "app_server", "history", "profile", "profiles"),
+        *("shell_environment_policy", "app_server", "hooks", "history", "profile", "profiles"),
         *("model", "model_provider"),
         *("forced_login_method", "forced_chatgpt_workspace_id"),
     }

@@ -106,7 +106,9 @@ class HookHandler(Struct, frozen=True, kw_only=True):
     """Whether the handler is of a type that runs, and not switched off."""
     trust: HookTrust = HookTrust.UNTRUSTED
     named_files: tuple[str, ...] = ()
-    """Real paths of the files that the command names."""
+    """Absolute paths of the files that the command names: those of links, and of their targets."""
+    changed_files: tuple[str, ...] = ()
+    """Those that changed since the user agreed to the hook."""
 
     @property
     def event(self) -> HookEvent:
@@ -151,6 +153,8 @@ class LoadedHooks(Struct, frozen=True, kw_only=True):
     """Sentences about entries that were passed over."""
     problems: tuple[HookProblem, ...] = ()
     """Files that could not be read, and entries with a mistake."""
+    project_root: str = ""
+    """Real path of the project's root, or of the working directory outside of one."""
     switched_off: bool = False
     """Whether `[features] hooks = false` switches all of them off."""
 

@@ -1,0 +1,41 @@
+"""Looks whether a thread may have hooks at all, before anything of them is loaded: one status for each possible file.
+Reads the disk; blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from app_server.engine.config.hook_settings import HOOKS
+from app_server.engine.config.toml_file import CONFIG_FILE, read_config_file
+from app_server.engine.support.engine_errors import ConfigError
+
+HOOKS_FILE = "hooks.json"
+CODEX_FOLDER = ".codex"
+
+
+def may_have_hooks(home: Path, cwd: str) -> bool:
+    """Return whether the home, the user's settings or a folder from the repository's root to `cwd` may define hooks.
+    Settings that cannot be read may do so.
+    """
+    try:
+        if HOOKS in read_config_file(home):
+            return True
+    except ConfigError:
+        return True
+    return os.path.lexists(home / HOOKS_FILE) or _in_project(home, cwd)
+
+
+def _in_project(home: Path, cwd: str) -> bool:
+    folder = os.path.realpath(cwd)
+    while True:
+        settings = os.path.join(folder, CODEX_FOLDER)
+        if os.path.lexists(settings) and settings != os.path.realpath(home):
+            names = (os.path.join(settings, name) for name in (HOOKS_FILE, CONFIG_FILE))
+            if any(map(os.path.lexists, names)):
+                return True
+        parent = os.path.dirname(folder)
+        if parent == folder or os.path.lexists(os.path.join(folder, ".git")):
+            return False
+        folder = parent
