@@ -19,6 +19,7 @@ from app_server_protocol.engine.thread_settings import (
     UNSET,
     ModeSettings,
     SettingsPatch,
+    SystemPrompt,
     ThreadSettings,
     or_unset,
     patch_of,
@@ -142,6 +143,8 @@ class TurnContextItem(EngineStruct, omit_defaults=True):
     """The client's own for the mode."""
     service_tier: SkipJsonSchema[str | None] = None
     """The client's choice of a speed or price class."""
+    system_prompt: SkipJsonSchema[SystemPrompt | None] = None
+    """The client's own instructions; None if it gave none."""
 
     @classmethod
     def of(cls, settings: ThreadSettings, **others: Json) -> Self:
@@ -262,6 +265,8 @@ MODE_HEAD: Final = "<mode_instructions>"
 """Prefix of this server's message about the mode in which the model works with the user."""
 CODEX_MODE_HEAD: Final = "<collaboration_mode>"
 """Prefix of codex's message about the same."""
+SESSION_HEAD: Final = "<session_instructions>"
+"""Prefix of the message with the instructions that a client appended for the session."""
 
 _HEADS: Final = (
     *(ENVIRONMENT_HEAD, AGENTS_HEAD, OLD_AGENTS_HEAD, USER_SHELL_HEAD, SKILL_HEAD, MENTION_HEAD, REVIEW_HEAD),

@@ -12,7 +12,9 @@ from app_server_protocol.engine.thread_settings import (
     UNCHANGED,
     UNSET,
     ModeSettings,
+    PromptMode,
     SettingsPatch,
+    SystemPrompt,
     ThreadSettings,
     patch_of,
 )
@@ -40,6 +42,7 @@ OTHER: dict[str, Any] = {
     "permission_profile": ":danger-full-access",
     "workspace_roots": (),
     "mode": ModeSettings(TurnMode.PLAN, "plan well"),
+    "system_prompt": SystemPrompt(mode=PromptMode.OVERRIDE, text="You are a parrot."),
 }
 """Another value than the default of each field."""
 

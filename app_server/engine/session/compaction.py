@@ -22,6 +22,7 @@ from app_server.engine.session.initial_context import opening_items
 from app_server.engine.session.modes import lasting_mode, told_mode
 from app_server.engine.session.request_budget import RequestBudget
 from app_server.engine.session.session_services import TurnContext
+from app_server.engine.session.system_prompt import lasting_prompt
 from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.turn_context import (
     model_call,
@@ -76,8 +77,9 @@ async def _compact(
     text = await _summary(turn, shape, specs)
     summary = within_tokens(text, shape.bounds.summary)
     # Items that were recorded while the model wrote, such as the output of a user's command. The summary has neither
-    # these nor the mode.
-    meanwhile = [*lasting_mode(turn.settings), *state.history.items[len(before) :]]
+    # these nor the mode and the client's own instructions.
+    lasting = [*lasting_prompt(turn.settings.system_prompt), *lasting_mode(turn.settings)]
+    meanwhile = [*lasting, *state.history.items[len(before) :]]
     opening = opening_items(conversation, turn.settings, shape.bounds)
     words, kept_tokens = collect_user_messages(before), shape.bounds.kept_words
     rebuilt = build_compacted_history(opening, words, summary, kept_tokens=kept_tokens)

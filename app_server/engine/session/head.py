@@ -44,6 +44,8 @@ class ConversationHead(Struct):
     instructions: str
     tools: tuple[Tool, ...] = ()
     """Tools of the last request, in its order; empty before the first one."""
+    given: str | None = None
+    """Instructions that a client gave in place of the server's; None if it gave none."""
 
 
 class ServerTraits(Struct, frozen=True):

@@ -21,7 +21,9 @@ from app_server.engine.session.modes import mode_message, told_mode
 from app_server.engine.session.operation_queue import PendingOperation
 from app_server.engine.session.regular import RegularTask
 from app_server.engine.session.session_services import SessionServices, TurnContext
+from app_server.engine.session.system_prompt import prompt_message, told_prompt
 from app_server.engine.session.tasks import SessionTask, TaskRunner
+from app_server.engine.session.turn_context import context_line
 from app_server.engine.session.turn_control import TurnControl
 from app_server.engine.session.undo import UndoTask, refuse_undo
 from app_server.engine.support import user_messages
@@ -115,6 +117,8 @@ def _change(tasks: TaskRunner, pending: PendingOperation, change: SettingsPatch)
     settings, no_tier = _with_known_tier(services, before.patched(change), before)
     services.state.settings = before if settings == before else settings  # what was made of equal ones stays
     services.commands.roots.learn(settings.sandbox_policy, settings.cwd)
+    if settings.system_prompt != before.system_prompt:  # kept even if no turn follows
+        services.outbox.record(context_line(services, settings))
     if settings != before:
         provider = services.conversation.config.provider.id
         services.outbox.emit(pending.id, SettingsChanged(settings, provider))
@@ -208,6 +212,11 @@ def _record_changes(turn: TurnContext) -> None:
     changed = None if before is None else environment_change(before[0], turn.settings)
     if changed is not None:
         turn.record(changed)
+    given = turn.settings.system_prompt
+    if before is None or before[0].system_prompt != given:
+        instructions = prompt_message(given, told_prompt(state.history.items))
+        if instructions is not None:
+            turn.record(instructions)
     mode = mode_message(turn.settings, state.told_mode)
     if mode is not None:
         turn.record(mode)

@@ -55,7 +55,7 @@ class ReviewTask(SessionTask, TurnStrategy):
         )
         super().__init__(replace(turn, settings=settings))
         self._request = request
-        self._context_line = context_line(turn)
+        self._context_line = context_line(turn.services, turn.settings)
         """Context line of the conversation's own settings, with which it continues, even if it is resumed after the
         review.
         """

@@ -17,7 +17,8 @@ from app_server.engine.model.model_facts import ModelFacts, sent_tier
 from app_server.engine.model.prompt import RequestSettings
 from app_server.engine.session.head import ConversationHead, RequestTemplate, ServerTraits, ToolChoice
 from app_server.engine.session.model_notices import unknown_notice
-from app_server.engine.session.session_services import TurnContext
+from app_server.engine.session.session_services import SessionServices, TurnContext
+from app_server.engine.session.system_prompt import overriding_text
 from app_server.engine.session.windows import bounds_for, bounds_of_codex, known_window
 from app_server.engine.tools.registry import ToolOffer, ToolSet, build_tools
 from app_server.engine.tools.runtime import RefusedCalls, ToolRuntime
@@ -64,9 +65,11 @@ def _new_template(
     row = facts.row(settings.model, plain=not followed)
     head = state.heads.get(settings.model)
     bounds = _bounds(turn, facts, row, None if head is None else head.size)
-    if head is None:
-        instructions = config.instructions.base or base_instructions(row, bounds.size)
-        head = state.heads[settings.model] = ConversationHead(bounds.size, instructions)
+    given = overriding_text(settings.system_prompt)
+    if head is None or head.given != given:
+        instructions = given or config.instructions.base or base_instructions(row, bounds.size)
+        tools = () if head is None else head.tools
+        head = state.heads[settings.model] = ConversationHead(bounds.size, instructions, tools, given)
     shows_window = followed or known_window(config, row) is not None
     return RequestTemplate(
         model=row,
@@ -92,7 +95,7 @@ def _new_template(
             live_chat=followed or config.model.show_raw_reasoning or config.features.enabled(LIVE_CHAT),
             conversation_id=turn.services.conversation.id,
         ),
-        context_line=context_line(turn),
+        context_line=context_line(turn.services, settings),
         unknown_notice=unknown_notice(config, row, bounds.window, settings.model),
         server=ServerTraits(facts.cuts_silently, facts.is_own_server),
         made_of=made_of,
@@ -180,9 +183,9 @@ def _chosen_tools(turn: TurnContext, shape: RequestTemplate, *, goals: bool) -> 
     )
 
 
-def context_line(turn: TurnContext) -> TurnContextItem:
-    """Return the line of the rollout with the settings of a turn, without its id."""
-    settings, follows_turns = turn.settings, _stores_turns(turn)
+def context_line(services: SessionServices, settings: ThreadSettings) -> TurnContextItem:
+    """Return the line of the rollout with settings, without the id of a turn."""
+    follows_turns = _stores_turns(services)
     return TurnContextItem.of(  # the lines of the conversation API are those of codex 0.58
         settings,
         turn_id=None,
@@ -192,9 +195,9 @@ def context_line(turn: TurnContext) -> TurnContextItem:
     )
 
 
-def _stores_turns(turn: TurnContext) -> bool:
+def _stores_turns(services: SessionServices) -> bool:
     """Return whether the rollout has turns with their ids."""
-    return turn.services.outbox.identity or turn.services.outbox.is_paginated
+    return services.outbox.identity or services.outbox.is_paginated
 
 
 def model_call(
@@ -211,7 +214,7 @@ def model_call(
     """
     services, shown_by = turn.services, turn.emitter if isinstance(tools, ToolRuntime) else None
 
-    turn_id = turn.emitter.turn_id if _stores_turns(turn) else None
+    turn_id = turn.emitter.turn_id if _stores_turns(services) else None
 
     def assembler() -> ReplyAssembler:
         return ReplyAssembler(

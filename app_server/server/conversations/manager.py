@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -51,6 +51,10 @@ class ConversationManager:
         """
         self.on_leave: Callable[[], None] = lambda: None
         """Called when a client has left."""
+        self.on_renamed: dict[Hashable, Callable[[str, str, Client], None]] = {}
+        """Functions that are called with the id and the new name of a conversation, open or not, and with the client
+        that named it; by the client or the API that they belong to. Those of a client end with it.
+        """
         self.wait_for_room: Callable[[], Awaitable[None]] | None = None
         """Awaited before a conversation is opened: idle ones may have to be ended first."""
         self._live: dict[str, LiveConversation] = {}
@@ -164,9 +168,15 @@ class ConversationManager:
         if (live := self.find(conversation)) is not None:
             live.unsubscribe(client, id)
 
+    def renamed(self, id: str, name: str, by: Client) -> None:
+        """Tell the APIs that a client has named a conversation."""
+        for tell in list(self.on_renamed.values()):
+            tell(id, name, by)
+
     def leave(self, client: Client) -> None:
         """Remove a client that has left; its conversations go on."""
         self.clients.discard(client)
+        self.on_renamed.pop(client, None)
         for live in self._live.values():
             live.leave(client)
         self.on_leave()

@@ -1,5 +1,5 @@
-"""All requests of a client but new sessions and prompts: the handshake, login and logout; loading and listing stored
-sessions, closing and deleting sessions, modes and options.
+"""All requests of a client but new sessions and prompts: the handshake, login and logout; loading, listing and copying
+stored sessions, closing and deleting sessions, titles, modes and options.
 """
 
 from typing import Final
@@ -7,12 +7,18 @@ from typing import Final
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from app_server_protocol import jsonrpc
-from app_server_protocol.acp.sessions import NewSessionRequest, SessionConfigOption, SessionModeState
+from app_server_protocol.acp.sessions import (
+    NewSessionRequest,
+    NewSessionResponse,
+    SessionConfigOption,
+    SessionModeState,
+)
 from app_server_protocol.base import WireModel
 from app_server_protocol.encoding import Json
 from app_server_protocol.ids import PathText
 from app_server_protocol.method_table import ClientRequest, NoFields, NoResult
 from app_server_protocol.outgoing import WireStruct
+from app_server_protocol.wire_fields import CleanText
 
 
 class AgentInitializeRequest(WireModel):
@@ -85,6 +91,14 @@ class ListSessionsResponse(WireStruct, omit_defaults=True):
     next_cursor: str | None = None
 
 
+class SetSessionTitleRequest(OfSession):
+    title: CleanText
+
+
+class SetSessionTitleResponse(WireStruct):
+    title: str
+
+
 class SetSessionModeRequest(OfSession):
     mode_id: str
 
@@ -106,6 +120,18 @@ LOAD_SESSION: Final = ClientRequest(
 )
 RESUME_SESSION: Final = ClientRequest(
     "session/resume", StoredSessionRequest, OpenedSession, "Opens a stored session without sending it again."
+)
+FORK_SESSION: Final = ClientRequest(
+    "session/fork",
+    StoredSessionRequest,
+    NewSessionResponse,
+    "Opens a copy of a session, up to its last finished turn, without sending it again.",
+)
+SET_TITLE: Final = ClientRequest(
+    "session/set_title",
+    SetSessionTitleRequest,
+    SetSessionTitleResponse,
+    "Names a session, whether it is open or not; the answer has the title as it was stored.",
 )
 LIST_SESSIONS: Final = ClientRequest(
     "session/list",

@@ -92,23 +92,6 @@ class SessionConfigOption(WireStruct, omit_defaults=True):
     options: tuple[ConfigOptionValue, ...]
 
 
-class NewSessionRequest(WireModel):
-    cwd: PathText
-    mcp_servers: tuple[SessionMcpServer, ...] = ()
-    additional_directories: tuple[PathText, ...] | None = None
-
-
-class NewSessionResponse(WireStruct):
-    session_id: str
-    modes: SessionModeState
-    config_options: tuple[SessionConfigOption, ...]
-
-
-NEW_SESSION: Final = ClientRequest(
-    "session/new", NewSessionRequest, NewSessionResponse, "Opens a session in a folder."
-)
-
-
 class TextBlock(WireModel):
     type: Literal["text"] = "text"
     text: CleanText
@@ -185,6 +168,35 @@ ContentBlock = TypeAliasType(
 
 MOST_BLOCKS = 1000
 
+Blocks = Annotated[tuple[ContentBlock, ...], Field(max_length=MOST_BLOCKS)]
+
+
+class SessionSystemPrompt(WireModel):
+    """Instructions of the client for the model, beside those of the server or in place of them: `append` or
+    `override`.
+    """
+
+    mode: str
+    content: Blocks
+
+
+class NewSessionRequest(WireModel):
+    cwd: PathText
+    mcp_servers: tuple[SessionMcpServer, ...] = ()
+    additional_directories: tuple[PathText, ...] | None = None
+    system_prompt: SessionSystemPrompt | None = None
+
+
+class NewSessionResponse(WireStruct):
+    session_id: str
+    modes: SessionModeState
+    config_options: tuple[SessionConfigOption, ...]
+
+
+NEW_SESSION: Final = ClientRequest(
+    "session/new", NewSessionRequest, NewSessionResponse, "Opens a session in a folder."
+)
+
 
 class StopReason(StrEnum):
     END_TURN = "end_turn"
@@ -194,16 +206,26 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
 
 
-Blocks = Annotated[tuple[ContentBlock, ...], Field(max_length=MOST_BLOCKS)]
-
-
 class PromptRequest(WireModel):
     session_id: str
     prompt: Blocks
 
 
-class PromptResponse(WireStruct):
+class PromptUsage(WireStruct):
+    """Tokens of all requests of a turn; the cached ones are part of the input, those of thoughts of the output."""
+
+    total_tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    thought_tokens: int = 0
+    cached_read_tokens: int = 0
+    cached_write_tokens: int = 0
+
+
+class PromptResponse(WireStruct, omit_defaults=True):
     stop_reason: StopReason
+    usage: PromptUsage | None = None
+    """None if no request told its tokens, or if a later prompt joined the turn, whose answer has them."""
 
 
 class SteeringOutcome(StrEnum):

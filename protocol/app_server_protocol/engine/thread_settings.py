@@ -18,13 +18,14 @@ meaning depends on another field are in `COMPANIONS`, and in `ThreadSettings.pat
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from enum import Enum
+from enum import Enum, StrEnum
 from posixpath import join, normpath
 from typing import Any, Final, Generic, Literal, Never, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from app_server_protocol.outgoing import EngineStruct
 from app_server_protocol.policy import (
     AskForApproval,
     QuestionKinds,
@@ -61,6 +62,20 @@ class ModeSettings(Struct, frozen=True):
 DEFAULT_MODE: Final = ModeSettings()
 
 
+class PromptMode(StrEnum):
+    APPEND = "append"
+    """The text is a developer message beside the instructions of the server."""
+    OVERRIDE = "override"
+    """The text stands in for the instructions of the server."""
+
+
+class SystemPrompt(EngineStruct):
+    """Instructions for the model that a client gave for one session."""
+
+    mode: PromptMode
+    text: str
+
+
 class SettingsFields(Struct, Generic[U], frozen=True, kw_only=True):
     """Declaration of the settings. The defaults are those of a value; in a patch, each field is UNSET by default."""
 
@@ -85,6 +100,8 @@ class SettingsFields(Struct, Generic[U], frozen=True, kw_only=True):
     patch, all folders of the client's workspace.
     """
     mode: ModeSettings | U = DEFAULT_MODE
+    system_prompt: SystemPrompt | U | None = None
+    """Instructions of the client that opened the session; None if it gave none."""
 
 
 FIELDS: Final = SettingsFields.__struct_fields__

@@ -34,7 +34,8 @@ def not_initialized() -> RpcError:
 
 
 def session_not_found(id: str) -> RpcError:
-    return RpcError(NOT_FOUND, f"Session not found: {id[:100]}", {"kind": "session_not_found"})
+    data = {"kind": "session_not_found", "sessionId": id[:100]}
+    return RpcError(NOT_FOUND, f"Session not found: {id[:100]}", data)
 
 
 def login_needed(message: str) -> RpcError:

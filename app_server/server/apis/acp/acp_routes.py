@@ -20,7 +20,7 @@ from app_server.server.apis.acp.acp_errors import (
     unknown_method,
 )
 from app_server.server.apis.acp.acp_session import Sessions
-from app_server.server.apis.acp.handlers import prompts, requests, sessions
+from app_server.server.apis.acp.handlers import prompts, requests, sessions, stored_sessions
 from app_server.server.apis.acp.handlers.sessions import AcpServices
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.apis.router import FindRoute, Route, RouteFamilies, begin, parsed, route, written
@@ -31,8 +31,10 @@ from app_server_protocol.jsonrpc import INITIALIZE, Request, RequestId
 from app_server_protocol.rpc_errors import RpcError, invalid_params
 
 PROMPTS: Final = "prompts"
+STORED: Final = "stored"
 BEFORE_TURNS: Final = (NEW_SESSION.method, PROMPT.method, STEERING.method)
 """Methods that a client calls up to its first prompt."""
+OF_STORED: Final = ("session/fork", "session/set_title")
 
 
 class RunningRequest(Struct, frozen=True):
@@ -102,12 +104,19 @@ class AcpRouter:
         return to_acp_error(error, method)
 
 
+def _family(method: str) -> str:
+    if method in BEFORE_TURNS:
+        return PROMPTS
+    return STORED if method in OF_STORED else "others"
+
+
 def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:
     """Make the router of a connection. `early` are the parameters of an `initialize` that was answered before the
     server was loaded.
     """
     machine = services.machine
     opened = Sessions(services.client, services.background, machine.monotonic, machine.new_id)
+    services.conversations.on_renamed[services.client] = opened.renamed
     used = AcpServices(services, opened)
     if early is not None:
         used.accept(early)
@@ -124,9 +133,9 @@ def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> A
                 route(PROMPT, prompts.prompt, used),
                 route(STEERING, prompts.steering, used),
             )
-        routes: Iterable[Route] = requests.routes(used)
+        routes: Iterable[Route] = (stored_sessions if family == STORED else requests).routes(used)
         return routes
 
-    families = RouteFamilies(lambda method: PROMPTS if method in BEFORE_TURNS else "others", make)
+    families = RouteFamilies(_family, make)
     client = services.handshake.client
     return AcpRouter(families.find, lambda: client.initialized, cancel, services.require_running)

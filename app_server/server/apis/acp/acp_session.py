@@ -150,8 +150,13 @@ class AcpSession:
         except Exception:  # one broken session must not take the others along
             log.exception("paced updates")
 
+    def retitle(self, title: str) -> None:
+        """Take over a title that a client has set, and send it."""
+        self.title, self._title_sent = title, True
+        self.send(SessionInfoUpdate(title=title))
+
     def title_from(self, text: str) -> None:
-        """Make the user's first message the title."""
+        """Make the user's first message the title, if there is none yet."""
         if self.title is None and (title := one_line(text)):
             self.title = title
 
@@ -206,6 +211,11 @@ class Sessions(Struct, eq=False):
         """Send the client what was queued, and all events from now on. The client knows the session's id."""
         session.live.subscriptions.release(self.behind, session.api)
         session.live.subscribe(self.behind, SUBSCRIPTION, session.api, raw=False)
+
+    def renamed(self, id: str, title: str, by: Client) -> None:
+        """Take over the title that a client of any API gave a session, if it is open here."""
+        if (session := self.find(id)) is not None:
+            session.retitle(title)
 
     def leave(self, session: AcpSession) -> bool:
         """Leave a session that other clients have open. Return False if no other client has, and the session may be

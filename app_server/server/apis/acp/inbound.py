@@ -1,5 +1,5 @@
-"""Conversion of a client's parameters for the engine: the content blocks of a prompt, and the MCP servers that the
-client adds to those of the configuration for a session. Pure.
+"""Conversion of a client's parameters for the engine: the content blocks of a prompt, the instructions of the client,
+and the MCP servers that it adds to those of the configuration for a session. Pure.
 
 The order of blocks is preserved. Content that a client embeds is marked as context, with its address, in a block that
 its text cannot end.
@@ -25,6 +25,7 @@ from app_server_protocol.acp.sessions import (
     SseMcpServer,
     StdioMcpServer,
 )
+from app_server_protocol.engine.thread_settings import PromptMode, SystemPrompt
 from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput, UserInput
 from app_server_protocol.ids import is_unicode
 from app_server_protocol.rpc_errors import RpcError, invalid_params
@@ -142,6 +143,33 @@ def file_path(uri: str) -> str | None:
         return None
     path = unquote(parts.path, errors="replace")
     return path if path.startswith("/") and "\0" not in path else None
+
+
+MOST_INSTRUCTIONS = 256 * 1024
+"""Maximum length of a client's own instructions, in bytes of UTF-8: they are stored with every turn."""
+
+
+def system_prompt(given: wire.SessionSystemPrompt | None) -> SystemPrompt | None:
+    """Return the instructions of the client; None if it gives none. Raises RpcError."""
+    if given is None:
+        return None
+    try:
+        mode = PromptMode(given.mode)
+    except ValueError:
+        raise _unsupported_prompt("systemPrompt mode must be append or override") from None
+    texts = [block.text for block in given.content if isinstance(block, wire.TextBlock)]
+    if len(texts) < len(given.content):
+        raise _unsupported_prompt("systemPrompt content must contain only text blocks")
+    text = "\n\n".join(texts)
+    if not text.strip():
+        raise _unsupported_prompt("systemPrompt content must not be empty")
+    if len(text.encode("utf-8", "replace")) > MOST_INSTRUCTIONS:
+        raise _unsupported_prompt(f"systemPrompt content must be at most {MOST_INSTRUCTIONS} bytes long")
+    return SystemPrompt(mode=mode, text=text)
+
+
+def _unsupported_prompt(text: str) -> RpcError:
+    return invalid_params(text, "systemPrompt")
 
 
 MOST_SERVERS = 100

@@ -1,6 +1,6 @@
 """Prompts of one session and the turns that they begin or join: each prompt is answered when its turn is over.
 
-Owns which prompt waits for which turn, and cancelling.
+Owns which prompt waits for which turn, cancelling, and the tokens that a turn has used.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from app_server.engine.session.session_commands import Command, Interrupt, Start
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.turn_items import TurnInput
 from app_server.server.apis.acp.acp_errors import turn_failure
-from app_server_protocol.acp.sessions import StopReason
-from app_server_protocol.engine.errors import ErrorClass
+from app_server_protocol.acp.sessions import PromptResponse, PromptUsage, StopReason
+from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
+from app_server_protocol.engine.notices import TokenUsageUpdated
+from app_server_protocol.engine.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from app_server.engine.client_context import ClientContext
@@ -43,6 +45,21 @@ class AwaitedTurn(Struct):
     over: anyio.Event = msgspec.field(default_factory=anyio.Event)
     ended: TurnEnded | None = None
     cancelled: bool = False
+    last: PendingPrompt | None = None
+    """Prompt that began the turn or joined it last."""
+    usage: PromptUsage | None = None
+    """Tokens of the turn's requests; None if none has told them."""
+
+
+def _stop_of_failure(error: TurnError | None) -> StopReason:
+    """Return the reason for which a turn that failed has stopped. Raises RpcError if it is an error of the prompt."""
+    match None if error is None else error.error_class:
+        case ErrorClass.CONTEXT_WINDOW_EXCEEDED | ErrorClass.OUTPUT_LIMIT:
+            return StopReason.MAX_TOKENS
+        case ErrorClass.REFUSED:
+            return StopReason.REFUSAL
+        case _:
+            raise turn_failure(error)
 
 
 class PromptTurns:
@@ -55,6 +72,9 @@ class PromptTurns:
         self._awaited: dict[str, AwaitedTurn] = {}
         self._gone = False
         self._order = anyio.Lock()
+        known = session.facts.usage
+        self._used = TokenUsage() if known is None else known.total_token_usage
+        """Tokens of the session's requests so far."""
 
     @property
     def order(self) -> anyio.Lock:
@@ -80,7 +100,7 @@ class PromptTurns:
             except TurnNotSteerable:
                 await self._idle()
                 continue
-            return self._await(started.turn)
+            return self._await(started.turn, ticket)
         return None
 
     def steer(self, turn_input: TurnInput) -> bool:
@@ -101,27 +121,24 @@ class PromptTurns:
                 await self._idle()
                 continue
             self._prefer()
-            return self._await(self._session.do(command, self._caller).turn)
+            return self._await(self._session.do(command, self._caller).turn, ticket)
         return None
 
-    async def stop_reason(self, turn: AwaitedTurn | None) -> StopReason:
-        """Return the reason for which a turn stopped, once it is over. Raises RpcError if it failed."""
+    async def end_of(self, ticket: PendingPrompt, turn: AwaitedTurn | None) -> PromptResponse:
+        """Return the answer to a prompt, once its turn is over; None stands for a prompt that was cancelled before.
+        Raises RpcError if the turn failed.
+        """
         if turn is None:
-            return StopReason.CANCELLED
+            return PromptResponse(stop_reason=StopReason.CANCELLED)
         await turn.over.wait()
         ended = turn.ended
         if turn.cancelled or ended is None or ended.status is TurnStatus.INTERRUPTED:
-            return StopReason.CANCELLED  # also if it failed, or completed, while it was being cancelled
-        if ended.status is TurnStatus.COMPLETED:
-            return StopReason.END_TURN
-        error = ended.error
-        match None if error is None else error.error_class:
-            case ErrorClass.CONTEXT_WINDOW_EXCEEDED | ErrorClass.OUTPUT_LIMIT:
-                return StopReason.MAX_TOKENS
-            case ErrorClass.REFUSED:
-                return StopReason.REFUSAL
-            case _:
-                raise turn_failure(error)
+            reason = StopReason.CANCELLED  # also if it failed, or completed, while it was being cancelled
+        elif ended.status is TurnStatus.COMPLETED:
+            reason = StopReason.END_TURN
+        else:
+            reason = _stop_of_failure(ended.error)
+        return PromptResponse(stop_reason=reason, usage=turn.usage if turn.last is ticket else None)
 
     def awaits(self, turn_id: str | None) -> bool:
         """Return whether a prompt waits for the end of this turn."""
@@ -142,6 +159,9 @@ class PromptTurns:
     # --- the end of turns
     def observe(self, event: SessionEvent) -> None:
         turn_id = event.turn_id or ""
+        if isinstance(event.event, TokenUsageUpdated) and event.event.info is not None:
+            self._count(event.event.info.total_token_usage, self._awaited.get(turn_id))
+            return
         match event.event, self._awaited.get(turn_id):
             case TurnStarted(), AwaitedTurn(cancelled=True):
                 self.cancel()  # the prompt waited for another turn, which the interrupt ended
@@ -152,6 +172,26 @@ class PromptTurns:
             case _:
                 pass
 
+    def _count(self, total: TokenUsage, turn: AwaitedTurn | None) -> None:
+        """Count what a request of a turn has used. A smaller total than the one before does not come from a request: it
+        says that the context is full.
+        """
+        before, self._used = self._used, total
+        if turn is None or total == before or total.input_tokens < before.input_tokens:
+            return
+        so_far = turn.usage or PromptUsage()
+        turn.usage = PromptUsage(
+            total_tokens=so_far.total_tokens + total.total_tokens - before.total_tokens,
+            input_tokens=so_far.input_tokens + total.input_tokens - before.input_tokens,
+            output_tokens=so_far.output_tokens + total.output_tokens - before.output_tokens,
+            thought_tokens=so_far.thought_tokens
+            + total.reasoning_output_tokens
+            - before.reasoning_output_tokens,
+            cached_read_tokens=so_far.cached_read_tokens
+            + total.cached_input_tokens
+            - before.cached_input_tokens,
+        )
+
     def session_ended(self) -> None:
         self._gone = True
         for ticket in self._tickets:
@@ -160,8 +200,10 @@ class PromptTurns:
             turn.over.set()
         self._awaited.clear()
 
-    def _await(self, turn_id: str) -> AwaitedTurn:
-        return self._awaited.setdefault(turn_id, AwaitedTurn())
+    def _await(self, turn_id: str, ticket: PendingPrompt) -> AwaitedTurn:
+        turn = self._awaited.setdefault(turn_id, AwaitedTurn())
+        turn.last = ticket
+        return turn
 
     async def _idle(self) -> None:
         """Wait until the running operations have ended."""

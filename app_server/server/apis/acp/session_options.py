@@ -28,7 +28,13 @@ from app_server_protocol.acp.sessions import (
     SessionModeState,
 )
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.thread_settings import RIGHTS, UNSET, SettingsPatch, ThreadSettings
+from app_server_protocol.engine.thread_settings import (
+    RIGHTS,
+    UNSET,
+    SettingsPatch,
+    SystemPrompt,
+    ThreadSettings,
+)
 from app_server_protocol.policy import (
     AskForApproval,
     DangerFullAccess,
@@ -233,6 +239,8 @@ MOST_DIRECTORIES = 100
 class SessionPlan(Struct, frozen=True):
     config: Config
     options: SessionOptions
+    system_prompt: SystemPrompt | None = None
+    """Instructions that the client gives now; None if it gives none, and those that it gave before stay."""
 
 
 def plan_session(

@@ -23,6 +23,7 @@ from app_server_protocol.engine.thread_settings import (
     RIGHTS,
     UNSET,
     ModeSettings,
+    PromptMode,
     SettingsPatch,
     ThreadSettings,
     Unset,
@@ -229,6 +230,9 @@ def with_last_settings(
         left |= {"effort", "service_tier"}
     if last.chosen_effort is None:  # the configured effort holds
         left.add("effort")
+    kept = last.system_prompt
+    if given.base_instructions is not None and kept is not None and kept.mode is PromptMode.OVERRIDE:
+        left.add("system_prompt")
     if not rights:
         left |= set(RIGHTS)
     # The user's settings say what a sandbox means, so that it is restored by its name.

@@ -52,7 +52,7 @@ async def test_an_answer_that_is_not_plainly_yes_runs_nothing(world: MakeWorld, 
         prompt = await editor.prompt(session)
         question = await editor.asked()
         await w.client.write({"id": question["id"], **answer})
-        assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+        assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "end_turn"
         assert not (w.workspace / "made").exists()
 
 
@@ -65,7 +65,7 @@ async def test_answers_with_other_ids_answer_nothing(world: MakeWorld) -> None:
         for id in (question["id"] + 1, str(question["id"]), -1, 10**12):
             await w.client.write({"id": id, "result": yes})
         await editor.cancel(session)
-        assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "cancelled"}
+        assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "cancelled"
         await w.client.write({"id": question["id"], "result": yes})
         await w.client.call("session/set_mode", {"sessionId": session, "modeId": "read-only"})
         assert not (w.workspace / "made").exists()
@@ -123,7 +123,7 @@ async def test_nothing_is_served_before_initialize(world: MakeWorld) -> None:
         await opened(w)
         again = await w.client.ask("initialize", {"protocolVersion": 1})
         assert "error" in again
-        for method in ("session/fork", "_x/y", "thread/start", "newConversation"):
+        for method in ("session/archive", "_x/y", "thread/start", "newConversation"):
             assert (await w.client.ask(method, {}))["error"]["code"] == -32601
 
 
@@ -242,7 +242,7 @@ async def test_a_text_of_the_editor_that_is_none_counts_as_absent(world: MakeWor
             (w.workspace / "open.txt").write_text("saved\n")
             prompt = await editor.prompt(session)
             await w.client.answer(await w.client.expect("fs/read_text_file"), answer)
-            assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+            assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "end_turn"
             assert (w.workspace / "open.txt").read_text() == "patched\n"
 
 

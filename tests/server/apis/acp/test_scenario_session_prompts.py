@@ -34,7 +34,7 @@ pytestmark = pytest.mark.scenario
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 SERVER = Path(__file__).parents[3] / "support" / "mcp_server.py"
 ASKS: Json = {"approval_policy": "untrusted"}
-CANCELLED: Json = {"stopReason": "cancelled"}
+CANCELLED = "cancelled"
 
 
 def mcp_server(*args: str, name: str = "notes") -> Json:
@@ -191,7 +191,7 @@ async def test_a_prompt_can_be_cancelled_at_every_moment(world: MakeWorld, name:
             await editor.cancel(session)
         else:
             await w.client.tell(by, {"requestId": prompt})
-        assert (await w.client.answer_to(prompt))["result"] == CANCELLED
+        assert (await w.client.answer_to(prompt))["result"]["stopReason"] == CANCELLED
         for call in editor.calls().values():
             assert call["status"] == "failed"
         w.model.replies[:] = [reply(says("next"))]
@@ -205,8 +205,8 @@ async def test_a_prompt_right_behind_a_cancel_is_not_cancelled_by_it(world: Make
         await editor.update("agent_message_chunk")
         await editor.cancel(session)
         second = await editor.prompt(session, "two")
-        assert (await w.client.answer_to(first))["result"] == CANCELLED
-        assert (await w.client.answer_to(second))["result"] == {"stopReason": "end_turn"}
+        assert (await w.client.answer_to(first))["result"]["stopReason"] == CANCELLED
+        assert (await w.client.answer_to(second))["result"]["stopReason"] == "end_turn"
         assert w.model.requests[-1].texts()[-1] == "two"
 
 
@@ -215,7 +215,7 @@ async def test_a_prompt_and_its_cancel_sent_together(world: MakeWorld) -> None:
         editor, session = await opened(w)
         prompt = await editor.prompt(session)
         await editor.cancel(session)
-        assert (await w.client.answer_to(prompt))["result"] == CANCELLED
+        assert (await w.client.answer_to(prompt))["result"]["stopReason"] == CANCELLED
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ async def test_waiting_for_servers_that_start_slowly_can_be_given_up(
             await w.client.call("session/close", {"sessionId": session})
         else:
             await editor.cancel(session)
-        assert (await w.client.answer_to(prompt))["result"] == CANCELLED
+        assert (await w.client.answer_to(prompt))["result"]["stopReason"] == CANCELLED
         assert editor.text() == ""
 
 
@@ -398,7 +398,7 @@ async def test_words_do_not_overtake_a_prompt_that_looks_like_a_command(world: M
         editor, session = await opened(w)
         prompts = [await editor.prompt(session, text) for text in ("/first of all", "then this")]
         for prompt in prompts:
-            assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+            assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "end_turn"
         assert w.model.requests[-1].texts() == ["/first of all", "then this"]
 
 
@@ -413,7 +413,7 @@ async def test_a_command_waits_for_the_turn_that_runs(world: MakeWorld) -> None:
         third = await editor.prompt(session, "and then?")
         hold.release()
         for prompt in (first, second, third):
-            assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+            assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "end_turn"
 
 
 async def test_a_command_that_outlives_its_turn_says_nothing_until_the_next_one(world: MakeWorld) -> None:

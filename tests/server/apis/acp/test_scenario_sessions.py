@@ -131,7 +131,7 @@ async def test_a_second_prompt_joins_the_turn_and_both_are_answered_at_its_end(w
         assert steered == {"outcome": "injected"}
         hold.release()
         for prompt in (first, second):
-            assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+            assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "end_turn"
         assert w.model.requests[1].texts() == ["one", "two", "three"]
 
 
@@ -173,7 +173,7 @@ async def test_closing_cancels_the_prompt(world: MakeWorld) -> None:
         prompt = await editor.prompt(session)
         await editor.update("agent_message_chunk")
         assert await w.client.call("session/close", {"sessionId": session}) == {}
-        assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "cancelled"}
+        assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "cancelled"
         again = await w.client.ask("session/close", {"sessionId": session})
         assert again["error"]["code"] == -32002
 
@@ -310,7 +310,7 @@ async def test_an_editor_that_fails_is_done_without(world: MakeWorld) -> None:
         prompt = await editor.prompt(await editor.session())
         await w.client.expect("fs/write_text_file")
         await w.client.write({"id": refusals[0], "error": {"code": -32603, "message": "no"}})
-        assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+        assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "end_turn"
         assert (w.workspace / "open.txt").read_text() == "patched\n"
 
 
@@ -332,7 +332,7 @@ async def test_a_mode_holds_from_the_next_command_on(world: MakeWorld) -> None:
         await hold.reached.wait()
         await w.client.call("session/set_mode", {"sessionId": session, "modeId": "read-only"})
         hold.release()
-        assert (await w.client.answer_to(prompt))["result"] == {"stopReason": "end_turn"}
+        assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "end_turn"
         (call,) = editor.calls().values()
         assert call["seen"][-1] == "failed"
         assert not (w.workspace / "made").exists()

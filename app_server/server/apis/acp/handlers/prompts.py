@@ -77,7 +77,7 @@ async def prompt(services: AcpServices, params: PromptRequest) -> PromptResponse
         raise invalid_params("prompt is empty", "prompt")
     with session.turns.prompting() as ticket:
         try:
-            return PromptResponse(stop_reason=await _served(services, session, ticket, params))
+            return await _served(services, session, ticket, params)
         except CoreError:
             if not session.live.session.ended.is_set():
                 raise
@@ -108,7 +108,7 @@ def _blocks(
 
 async def _served(
     services: AcpServices, session: AcpSession, ticket: PendingPrompt, params: PromptRequest
-) -> StopReason:
+) -> PromptResponse:
     text = first_text(params.prompt)
     async with session.turns.order:
         if text is not None and text.lstrip().startswith("/"):
@@ -121,7 +121,7 @@ async def _served(
             command = None
     if isinstance(command, BuiltinCommand):
         return await _builtin(services, session, ticket, command)
-    return await session.turns.stop_reason(turn)
+    return await session.turns.end_of(ticket, turn)
 
 
 async def _read_prompts(services: AcpServices, session: AcpSession) -> None:
@@ -141,7 +141,7 @@ async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> TurnI
 
 async def _builtin(
     services: AcpServices, session: AcpSession, ticket: PendingPrompt, command: BuiltinCommand
-) -> StopReason:
+) -> PromptResponse:
     match command.name:
         case Builtin.COMPACT:
             return await _operate(session, ticket, Compact())
@@ -152,7 +152,7 @@ async def _builtin(
                 request = review_request(command)
             except BadArguments as error:
                 session.send_message(str(error))
-                return StopReason.END_TURN
+                return PromptResponse(stop_reason=StopReason.END_TURN)
             return await _operate(session, ticket, Review(request))
         case Builtin.STATUS:
             session.send_message(status_text(session))
@@ -163,12 +163,13 @@ async def _builtin(
             session.send_message("Logged out." if gone else "There was no stored login.")
         case Builtin.INIT:
             raise AssertionError("a prompt for the model")
-    return StopReason.CANCELLED if ticket.cancelled else StopReason.END_TURN
+    reason = StopReason.CANCELLED if ticket.cancelled else StopReason.END_TURN
+    return PromptResponse(stop_reason=reason)
 
 
-async def _operate(session: AcpSession, ticket: PendingPrompt, command: Command) -> StopReason:
+async def _operate(session: AcpSession, ticket: PendingPrompt, command: Command) -> PromptResponse:
     turn: AwaitedTurn | None = await session.turns.operate(ticket, command)
-    return await session.turns.stop_reason(turn)
+    return await session.turns.end_of(ticket, turn)
 
 
 async def _list_servers(session: AcpSession, ticket: PendingPrompt) -> None:

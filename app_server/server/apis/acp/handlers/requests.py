@@ -29,6 +29,7 @@ from app_server.server.apis.acp.handlers.sessions import (
     open_session,
     planned,
 )
+from app_server.server.apis.acp.inbound import system_prompt
 from app_server.server.apis.router import Route, route
 from app_server_protocol.acp.requests import (
     AUTHENTICATE,
@@ -159,14 +160,11 @@ async def _reopen(
     services: AcpServices, params: StoredSessionRequest
 ) -> tuple[AcpSession, StoredConversation]:
     """Open a stored session, and read the turns that its client is shown. Raises RpcError and RolloutUnreadable."""
-    id = parse_conversation_id(params.session_id)
-    if id is None:
-        raise session_not_found(params.session_id)
+    system_prompt(
+        params.system_prompt
+    )  # a session that is open here is not ended for a request that is refused
     conversations = services.server.stored.get()
-    try:
-        path = await conversations.find(id, archived=False)
-    except RolloutNotFound:
-        raise session_not_found(id) from None
+    id, path = await services.stored_session(params.session_id)
     await services.require_login()
     before = services.sessions.find(id)
     if before is not None and not services.sessions.leave(before):

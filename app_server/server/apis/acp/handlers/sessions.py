@@ -5,19 +5,26 @@ from __future__ import annotations
 import logging
 import os.path
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.settings_service import UserSettings
-from app_server.engine.support.engine_errors import BeyondClientRights, ConfigError, CoreError
+from app_server.engine.session.session_commands import ChangeSettings
+from app_server.engine.support.engine_errors import (
+    BeyondClientRights,
+    ConfigError,
+    CoreError,
+    RolloutNotFound,
+)
 from app_server.engine.thread_origin import NewConversation, Origin
 from app_server.server.apis.acp.acp_client import auth_methods, parse_client
 from app_server.server.apis.acp.acp_commands import CommandList
-from app_server.server.apis.acp.acp_errors import login_needed
+from app_server.server.apis.acp.acp_errors import login_needed, session_not_found
 from app_server.server.apis.acp.acp_session import AcpSession, Sessions
-from app_server.server.apis.acp.inbound import merged_servers
+from app_server.server.apis.acp.inbound import merged_servers, system_prompt
 from app_server.server.apis.acp.session_options import SessionPlan, plan_session
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.conversations.live import LiveConversation
@@ -31,6 +38,8 @@ from app_server_protocol.acp.tool_calls import (
 )
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.notices import CustomPrompt
+from app_server_protocol.engine.thread_settings import SettingsPatch
+from app_server_protocol.ids import ConversationId, parse_conversation_id
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.values import replace
@@ -56,6 +65,16 @@ class AcpServices(Struct, frozen=True):
         """Return whether the configured provider needs a login and there is none."""
         status = await self.server.accounts.status()
         return status.requires_openai_auth and status.method is None
+
+    async def stored_session(self, session_id: str) -> tuple[ConversationId, Path]:
+        """Return the id and the file of a session that is listed. Raises RpcError."""
+        id = parse_conversation_id(session_id)
+        if id is None:
+            raise session_not_found(session_id)
+        try:
+            return id, await self.server.stored.get().find(id, archived=False)
+        except RolloutNotFound:
+            raise session_not_found(id) from None
 
     def auth_methods(self) -> list[Json]:
         """Return the ways to log in that the client is offered."""
@@ -119,18 +138,20 @@ def planned(
     """Return the settings with which a session begins, and the client's MCP servers. Raises RpcError and
     ConfigError.
     """
+    given = system_prompt(request.system_prompt)
     plan = plan_session(source, request.cwd, request.additional_directories or (), stored)
     if request.mcp_servers and plan.config.fence is not None:
         raise BeyondClientRights(NO_SERVERS)
     servers = merged_servers(plan.config.mcp_servers, request.mcp_servers)
-    return replace(plan, config=replace(plan.config, mcp_servers=servers))
+    return replace(plan, config=replace(plan.config, mcp_servers=servers), system_prompt=given)
 
 
 async def settled(services: AcpServices, plan: SessionPlan) -> SessionPlan:
     """Return the plan of a session with a model chosen, and with the models that can be chosen. Raises ConfigError."""
     engine, caller = services.server.engine, services.server.client.caller
     config = await engine.with_model(plan.config, caller)
-    return SessionPlan(config, plan.options.of(engine.known_models(config, caller), config.thread.model))
+    options = plan.options.of(engine.known_models(config, caller), config.thread.model)
+    return replace(plan, config=config, options=options)
 
 
 async def open_session(
@@ -161,6 +182,9 @@ def _opened(
     prompts: tuple[CustomPrompt, ...],
 ) -> AcpSession:
     session = services.sessions.add(live, plan.options)  # nothing is awaited from here on
+    given = plan.system_prompt
+    if given is not None and given != live.session.facts.settings.system_prompt:
+        live.session.do(ChangeSettings(SettingsPatch(system_prompt=given)))
     client = services.sessions.client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:
         live.session.use_editor(ClientEditor(live.id, services.server.client.outgoing))

@@ -40,6 +40,7 @@ async def resume_conversation(
     if live is not None:
         messages = await _join(services, live, config, params.overrides)
     else:
+        config = await _with_system_prompt(services, config, origin)
         live, opened = await services.conversations.open(services.client, config, origin)
         messages = opened.stored.messages if opened.stored else ()
     await _notify_configured(services, live, messages)
@@ -49,6 +50,17 @@ async def resume_conversation(
         initial_messages=messages,
         rollout_path=str(live.rollout_path),
     )
+
+
+async def _with_system_prompt(services: ServerServices, config: Config, origin: Origin) -> Config:
+    """Return the settings with the instructions that another client gave for the stored session: clients of this API
+    can neither see nor give them.
+    """
+    if not isinstance(origin, StoredRollout):
+        return config
+    last = await services.stored.get().last_settings(origin.path)
+    kept = None if last is None else last.system_prompt
+    return config if kept is None else replace(config, thread=replace(config.thread, system_prompt=kept))
 
 
 async def _join(

@@ -86,7 +86,7 @@ async def thread_name_set(context: ThreadContext, params: wire.ThreadSetNamePara
     with _failures(id, "name"):
         await context.reading.stored.set_name(id, name)
     yield
-    context.to_audience(id).notify(notices.THREAD_NAME_UPDATED, thread_id=id, thread_name=name)
+    context.conversations.renamed(id, name, context.client)
 
 
 async def thread_metadata_update(

@@ -50,6 +50,7 @@ from app_server.server.apis.v2.v2_services import SUBSCRIPTION, ThreadContext, T
 from app_server.server.conversations.adapter import ApiId, ConversationApi
 from app_server.server.conversations.idle import IdleReaper
 from app_server.server.conversations.live import LiveConversation
+from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.engine.thread_settings import UNCHANGED
@@ -373,6 +374,14 @@ def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> Share
         heard.notify(wire.THREAD_CLOSED, thread_id=id)
         heard.notify(wire.THREAD_STATUS_CHANGED, thread_id=id, status=wire.NotLoadedThreadStatus())
 
+    def renamed(id: str, name: str, by: Client) -> None:
+        live = conversations.find(id)
+        heard = conversations.hear_all(api) if live is None else live.subscriptions.audience(api)
+        if api.id in by.speaks:
+            heard = [by, *(each for each in heard if each is not by)]
+        notifier.to(heard).notify(wire.THREAD_NAME_UPDATED, thread_id=id, thread_name=name)
+
+    conversations.on_renamed[api.id] = renamed
     unloader = services.shared.get(IdleReaper, lambda: IdleReaper(conversations, machine.monotonic))
     unloader.closed.append(closed)
     conversations.in_background(partial(unloader.run, anyio.sleep), "idle conversations")
