@@ -91,7 +91,9 @@ def parse_tasks(
         if not line.strip():
             continue
         try:
-            task = _DECODER.decode(line)
+            task = _DECODER.decode(
+                line.decode()
+            )  # as text: msgspec's errors for broken UTF-8 depend on its version
             _require_one_place(task, checkout)
             _require_plain_address(task)
             _require_no_secret(line, secrets)
@@ -155,7 +157,7 @@ def _reason(error: Exception) -> str:
         case RecursionError():
             return "it is nested too deeply"
         case UnicodeDecodeError():
-            return f"it is not UTF-8 at byte {error.start} of a text"
+            return f"it is not UTF-8 at byte {error.start} of the line"
         case msgspec.ValidationError() if "got `str`" in text and text.endswith(COMMANDS):
             name = text.split("$.")[-1].rstrip("`")
             return f'`{name}` is a command as a list of words, like ["pytest", "-q"], and not one text'
