@@ -202,6 +202,7 @@ class EngineAdapters:
             cwd=str(config.cwd),
             runner=self._runner,
             version=PROTOCOL_VERSION,
+            discovers_first=config.features.enabled("mcp_2026_07_28"),
             tokens=self._mcp_tokens.get,
         )
 

@@ -29,6 +29,7 @@ WANTS: Final = (
         "MCP servers of others",
         "pip install --group dev",
     ),
+    (r"fastmcp", "MCP servers of fastmcp", "FASTMCP=/path/to/fastmcp make test"),
     (r"npm", "servers and adapters from npm", "install node and npm; the registry has to answer"),
     (r"there is no (\w+)", r"what needs \1", r"install \1"),
     (r"only root", "what only root meets", "run the tests as root, in a container"),

@@ -1,17 +1,24 @@
 """An MCP server written with the official package: tools, a picture, questions to the user, resources.
 
 `official_mcp_server.py stdio` uses its standard streams. `official_mcp_server.py http` prints the ports on which it
-listens: one answers with event streams, one with JSON, and one without sessions.
+listens: one answers with event streams, one with JSON, and one without sessions. With `modern` as another argument it
+refuses the handshake, so that only the revision 2026-07-28 is left.
 """
 
 import asyncio
 import base64
+import json
+import os
 import socket
 import sys
+import threading
+from typing import Annotated, Any
 
 import uvicorn
 from mcp.server import MCPServer
+from mcp.server.elicitation import AcceptedElicitation, ElicitationResult
 from mcp.server.mcpserver import Context, Image
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from pydantic import BaseModel
 
 DOT = base64.b64decode(
@@ -38,10 +45,28 @@ def picture() -> Image:
     return Image(data=DOT, format="png")
 
 
-async def order(context: Context) -> str:
+def ask_count() -> Elicit[Count]:
+    return Elicit("How many?", Count)
+
+
+async def order(answer: Annotated[ElicitationResult[Count], Resolve(ask_count)]) -> str:
     """Asks the user how many, and orders them."""
-    answer = await context.elicit("How many?", Count)
-    return f"ordered {answer.data.n}" if answer.action == "accept" else f"nothing: {answer.action}"
+    if isinstance(answer, AcceptedElicitation):
+        return f"ordered {answer.data.n}"
+    return f"nothing: {answer.action}"
+
+
+async def work(context: Context, steps: int) -> str:
+    """Reports its progress."""
+    for step in range(steps):
+        await context.report_progress(step, steps)
+    return f"worked {steps} steps"
+
+
+async def hang() -> str:
+    """Never ends by itself."""
+    await asyncio.sleep(3600)
+    return "too late"
 
 
 def note() -> str:
@@ -58,7 +83,7 @@ def greeting(name: str) -> str:
 
 def offering() -> MCPServer:
     server = MCPServer("official")
-    for function in (add, fail, picture, order):
+    for function in (add, fail, picture, order, work, hang):
         server.tool()(function)
     server.resource("note://one", mime_type="text/plain")(note)
     server.resource("image://dot", mime_type="image/png")(dot)
@@ -66,8 +91,64 @@ def offering() -> MCPServer:
     return server
 
 
+def refusal(message: Any) -> bytes | None:
+    """Return the answer to a handshake; None for any other message."""
+    if not isinstance(message, dict) or message.get("method") != "initialize":
+        return None
+    data = {"supported": ["2026-07-28"], "requested": message["params"]["protocolVersion"]}
+    error = {"code": -32022, "message": "Unsupported protocol version", "data": data}
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode()
+
+
+def without_handshake(app: Any) -> Any:
+    """Return the application with the handshake refused."""
+
+    async def refusing(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        body, more = b"", True
+        while more:
+            event = await receive()
+            body, more = body + event.get("body", b""), event.get("more_body", False)
+        answer = refusal(json.loads(body or b"null"))
+        if answer is not None:
+            headers = [(b"content-type", b"application/json")]
+            await send({"type": "http.response.start", "status": 400, "headers": headers})
+            await send({"type": "http.response.body", "body": answer})
+            return
+        replayed = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def replay() -> Any:
+            return next(replayed, None) or await receive()
+
+        await app(scope, replay, send)
+
+    return refusing
+
+
+def refuse_handshake() -> None:
+    """Answer the handshake ahead of the server, whose stdin becomes a pipe."""
+    given = os.fdopen(os.dup(0), "rb")
+    end, begin = os.pipe()
+    os.dup2(end, 0)
+
+    def pass_on() -> None:
+        with os.fdopen(begin, "wb", buffering=0) as server:
+            for line in given:
+                answer = refusal(json.loads(line))
+                if answer is None:
+                    server.write(line)
+                else:
+                    os.write(1, answer + b"\n")
+
+    threading.Thread(target=pass_on, daemon=True).start()
+
+
 async def serve(json_response: bool, stateless: bool, listener: socket.socket) -> None:
-    app = offering().streamable_http_app(json_response=json_response, stateless_http=stateless)
+    app: Any = offering().streamable_http_app(json_response=json_response, stateless_http=stateless)
+    if "modern" in sys.argv:
+        app = without_handshake(app)
     await uvicorn.Server(uvicorn.Config(app, log_level="error")).serve(sockets=[listener])
 
 
@@ -83,4 +164,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "http":
         asyncio.run(serve_http())
     else:
+        if "modern" in sys.argv:
+            refuse_handshake()
         offering().run("stdio")

@@ -17,6 +17,7 @@ from app_server.engine.config.config_values import Config, McpHttpTransport, Pro
 from app_server.engine.config.providers import built_in_providers
 from app_server.engine.http.address import origin
 from app_server.engine.mcp.mcp_manager import McpManager
+from app_server.engine.mcp.mcp_server import McpServer
 from app_server.engine.model.endpoints import endpoint, is_azure, key_source
 from app_server.engine.model.model_facts import ModelFacts, catalogue_date
 from app_server.engine.model.served_models import ModelsUnknown, ServedModels
@@ -176,7 +177,15 @@ def _check(manager: McpManager, name: str) -> Check:
         return broken(title, f"has not started within {limit} seconds", "raise its `startup_timeout_sec`")
     tools = tuple(tool.tool for tool in server.tools)
     listed = f": {_some(tools)}" if tools else ""
-    return ok(title, f"started, {len(tools)} tools{listed}")
+    return ok(title, f"started{_introduced(server)}, {len(tools)} tools{listed}")
+
+
+def _introduced(server: McpServer) -> str:
+    """Return the name and version of a server, and the revision of MCP that is spoken with it."""
+    info, revision = server.introduction.info, server.introduction.revision
+    named = [info.get(key) for key in ("name", "version")] if isinstance(info, dict) else []
+    name = " ".join(text[:60] for text in named if isinstance(text, str) and text.isprintable())
+    return (f", {name}" if name else "") + (f", MCP {revision}" if revision else "")
 
 
 SHARED_SERVER = "shared server"

@@ -74,6 +74,10 @@ _ALL = (
     _experimental("update_plan", "the tool `update_plan` in small windows, too"),
     _experimental("image_generation"),
     _experimental(
+        "mcp_2026_07_28",
+        "MCP servers over HTTP are first asked whether they speak the revision 2026-07-28",
+    ),
+    _experimental(
         "chat_deltas",
         "over the conversation API, too, answers over Chat Completions come as deltas, with counts of tokens",
     ),

@@ -50,10 +50,21 @@ dropped.
 """
 
 MAX_OPEN_ELICITATIONS = 4
+MAX_ROUNDS = 10
+"""Maximum number of times that a server may answer one request with questions."""
+MAX_INPUTS = 16
+"""Maximum number of questions in one such answer."""
+MAX_MIRRORED = 32
+"""Maximum number of a tool's parameters that headers repeat."""
+MAX_HEADER_CHARS = 8 * 1024
+"""Maximum size of the value of such a header, in characters."""
 RESTARTS = 3
 """Maximum number of restarts in a row. A server that ended is restarted on the next call of one of its tools; an answer
 resets the count.
 """
+
+DISCOVERY_SECONDS = 5.0
+"""Timeout of `server/discover` at a server that has just refused the handshake, in seconds."""
 
 REFRESH_SECONDS = 5.0
 """Timeout of a call's wait for the new list of tools, if the call made the server announce one, in seconds."""
@@ -68,6 +79,7 @@ HANDSHAKE = "handshaking with MCP server failed: "
 TIMED_OUT_HANDSHAKING = "timed out handshaking with MCP server"
 TRANSPORT_CLOSED = "Transport closed"
 UNEXPECTED = "Unexpected response type"
+TOOLS_CHANGED = "the server's tools have changed since the conversation began"
 
 
 class McpFailure(CoreError):

@@ -11,14 +11,16 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
 
 import anyio
 
 from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.engine.mcp import mcp_errors, streamable_http
-from app_server.engine.mcp.mcp_client import McpClient, McpRequestFailed, McpSessionLost, McpTransport
+from app_server.engine.mcp.mcp_client import McpClient, McpRequestFailed, McpSessionLost
+from app_server.engine.mcp.mcp_era import McpEra
+from app_server.engine.mcp.mcp_transport import McpTransport
 from app_server.engine.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.mcp.stdio_transport import open_stdio
@@ -40,10 +42,11 @@ class McpServer:
         self.failure: mcp_errors.StartFailure | None = None
         self.tools: tuple[ServerTool, ...] = ()
         self.notices: tuple[str, ...] = ()
-        self.capabilities: frozenset[str] = frozenset()
         self.introduction = ServerIntroduction()
         self._runtime = runtime
         self._client: McpClient | None = None
+        self._era = McpEra.LEGACY
+        """Era of the last connection, in which a restart begins."""
         self._restarts = mcp_errors.RESTARTS
         """Number of restarts left until the server answers again."""
         self._wanted = anyio.Event()
@@ -54,6 +57,11 @@ class McpServer:
         self._listed.set()
         self.on_tools: Callable[[], None] = lambda: None
         """Callback for when the tools have changed."""
+
+    @property
+    def capabilities(self) -> Collection[str]:
+        """The names of the capabilities that the server declares."""
+        return self.introduction.declared
 
     @property
     def running(self) -> bool:
@@ -151,13 +159,26 @@ class McpServer:
             self._changed = anyio.Event()
             try:
                 with anyio.fail_after(self.config.startup_timeout_sec):
-                    self.tools, self.notices = server_tools(self.config, await _list_tools(client))
+                    await self._list_tools(client)
             except (mcp_errors.McpFailure, TimeoutError) as error:
                 log.warning("MCP server %s does not list its new tools: %s", self.config.name, error)
             else:
                 self.on_tools()
             if not self._changed.is_set():
                 self._listed.set()
+
+    async def _list_tools(self, client: McpClient) -> None:
+        listed = await _listed_tools(client)
+        mirrors = client.era is McpEra.MODERN and isinstance(self.config.transport, McpHttpTransport)
+        self.tools, self.notices = server_tools(self.config, listed, mirrors=mirrors)
+        client.use_tools(self.tools)
+
+    def _discovers_first(self) -> bool:
+        """Return whether a connection begins with `server/discover`: the last one spoke the new era, or the feature
+        says so of servers over HTTP.
+        """
+        over_http = isinstance(self.config.transport, McpHttpTransport)
+        return self._era is McpEra.MODERN or (over_http and self._runtime.discovers_first)
 
     def _roots(self) -> tuple[str, ...]:
         """Return the folders that are revealed to the server as roots: none if the server runs elsewhere."""
@@ -167,14 +188,18 @@ class McpServer:
         """Perform the handshake and list the tools, within the startup timeout. Return the reason if that fails."""
         with anyio.move_on_after(self.config.startup_timeout_sec):
             try:
-                await client.initialize()
+                await client.open(discover_first=self._discovers_first())
+                self._era = client.era
                 if first:
-                    self.capabilities, self.introduction = client.capabilities, client.introduction
-                    self.tools, self.notices = server_tools(self.config, await _list_tools(client))
+                    self.introduction = client.introduction
+                    await self._list_tools(client)
+                else:
+                    client.use_tools(self.tools)
             except mcp_errors.McpFailure as error:
                 return str(error)
             return None
-        return mcp_errors.TIMED_OUT_HANDSHAKING
+        refusal = client.refusal
+        return mcp_errors.TIMED_OUT_HANDSHAKING if refusal is None else mcp_errors.HANDSHAKE + refusal
 
     async def _settle(self, client: McpClient | None, reason: str | None, *, first: bool) -> None:
         self._client = client
@@ -193,10 +218,11 @@ class McpServer:
             return
         error = None if failure is None else failure.message
         login = failure is not None and failure.auth_required
-        tell(McpServerStateChanged(self.config.name, state, error, login_required=login))
+        revision = self.introduction.revision
+        tell(McpServerStateChanged(self.config.name, state, error, login_required=login, revision=revision))
 
 
-async def _list_tools(client: McpClient) -> list[Json]:
+async def _listed_tools(client: McpClient) -> list[Json]:
     # The limit is higher than that for kept tools, so that the configured filters apply to all tools of a large server.
     try:
         return await client.collect("tools/list", "tools", 10 * mcp_errors.MAX_TOOLS_PER_SERVER)

@@ -28,13 +28,17 @@ class McpReply(Redacted, frozen=True):
     result: Json
 
 
-class McpError(Struct, frozen=True):
+class McpError(Redacted, frozen=True):
     """The error of one of our requests. `reason` is the text for the caller."""
+
+    HIDDEN = ("data",)
 
     id: int
     reason: str
     code: int | None = None
     """Error code of the server. None if the error did not come from the server."""
+    data: Json = None
+    """Details of the error, as the server gave them."""
     session_lost: bool = False
     """Whether the server has forgotten the session, and has not processed the request."""
 
@@ -80,6 +84,8 @@ def parse(data: bytes) -> Iterator[Incoming]:
             yield left
         return
     value = parse_json(data)
+    if value is None and (key := _id_of_reply(data)) is not None:
+        yield McpError(key, "its answer cannot be read")
     for one in value[:MAX_BATCH] if isinstance(value, list) else [value]:
         message = _message(one)
         if message is not None:
@@ -120,17 +126,36 @@ def _nothing(name: str) -> Json:
 
 def oversized(head: bytes, size: int, limit: str = f"{MAX_MESSAGE_BYTES} bytes") -> Incoming | None:
     """Return a replacement for a message that is too large: a result with the beginning of its text, or an error."""
-    found = _ID_IN_HEAD.search(head[:1024])
-    if found is None or not head.lstrip().startswith(b"{"):
+    number = _id_of_reply(head)
+    if number is None:
         return None
-    number = int(found[1])
-    text = _TEXT_IN_HEAD.search(head, found.end())
+    text = _TEXT_IN_HEAD.search(head)
     if text is not None:
         begun = parse_json(b'["' + text[1] + b'"]')
         if begun:
             note = f"{begun[0]}\n[cut here: the answer had {size} bytes]"
             return McpReply(number, {"content": [{"type": "text", "text": note}]})
     return McpError(number, f"the answer of {size} bytes is over the limit of {limit}")
+
+
+def _id_of_reply(data: bytes) -> int | None:
+    """Return the id in the head of a reply that is not parsed; None if it begins otherwise."""
+    head = data[:1024].lstrip()
+    end = head.find(b"{", 1)
+    members = head if end < 0 else head[:end]
+    found = _ID_IN_HEAD.search(members)
+    if found is None or not head.startswith(b"{") or b'"method"' in members:
+        return None
+    return int(found[1])
+
+
+def error_of_request(key: int, body: bytes) -> McpError | None:
+    """Return the error in the body of a refused HTTP request as that of the request `key`, if it names no request:
+    servers that refuse a request unread do not know its id.
+    """
+    value = parse_json(body)
+    error = value.get("error") if isinstance(value, dict) else None
+    return _error_of(key, error) if isinstance(error, dict) and type(value.get("id")) is not int else None
 
 
 def _message(value: Json) -> Incoming | None:
@@ -159,7 +184,7 @@ def _error_of(key: int, error: Json) -> McpError:
     text = f"Mcp error: {code}: {error.get('message')}"
     if error.get("data") is not None:
         text += f"({to_json(error['data']).decode()})"
-    return McpError(key, text[:MAX_ERROR_CHARS], code if type(code) is int else None)
+    return McpError(key, text[:MAX_ERROR_CHARS], code if type(code) is int else None, error.get("data"))
 
 
 class LineSplitter:

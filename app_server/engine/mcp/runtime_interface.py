@@ -52,6 +52,8 @@ class McpRuntime(Redacted, frozen=True, kw_only=True):
     """Runner that starts server processes. They never outlive this process, not even after `kill -9`."""
     version: str
     """Version of this program, for the handshake."""
+    discovers_first: bool = False
+    """Whether connections over HTTP begin with `server/discover` instead of the handshake."""
     elicit: Elicit | None = None
     """Function that sends a server's question to the user. None if every elicitation is declined."""
     tokens: Callable[[], McpTokenSource] | None = None

@@ -19,8 +19,8 @@ import anyio
 from anyio.abc import ByteReceiveStream
 
 from app_server.engine.config.config_values import WORKSPACE, McpStdioTransport
-from app_server.engine.mcp.mcp_client import McpTransport, OnMessage
 from app_server.engine.mcp.mcp_errors import STDERR_LINES, McpFailure
+from app_server.engine.mcp.mcp_transport import McpTransport, OnMessage
 from app_server.engine.mcp.rpc_messages import LineSplitter, encode
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.sandbox.exec.command_runner import CommandRunner

@@ -3,6 +3,9 @@
 The module is imported only if such a server is configured. Requests carry a token: one from the settings, or that of a
 stored login, which is refreshed here. The optional stream for messages that the server initiates is opened if the
 server declares that its tools may change; elicitations arrive on the stream of their call.
+
+In the new era there are requests alone: no session, no stream beside them, no notification. A request is given up by
+closing its response.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import anyio
@@ -23,8 +27,9 @@ from app_server.engine.http.interface import HttpFailure, HttpRequest, HttpRespo
 from app_server.engine.http.lazy_http import LazyHttp
 from app_server.engine.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.engine.mcp import mcp_errors
-from app_server.engine.mcp.mcp_client import McpTransport, OnMessage
-from app_server.engine.mcp.rpc_messages import McpError, encode, oversized, parse
+from app_server.engine.mcp.mcp_era import McpEra, UnfitHeader, message_headers
+from app_server.engine.mcp.mcp_transport import McpTransport, OnMessage
+from app_server.engine.mcp.rpc_messages import McpError, encode, error_of_request, oversized, parse
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.support.engine_errors import AuthError
 from app_server.engine.support.worker_threads import YieldBudget
@@ -35,6 +40,7 @@ SESSION_HEADER = "mcp-session-id"
 VERSION_HEADER = "mcp-protocol-version"
 ALWAYS_SENT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 USUALLY_SENT = {"user-agent": "app-server-mcp-client"}
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 FAREWELL_SECONDS = 1.0
 LISTENING_AGAIN = (1.0, 5.0, 30.0, 120.0, 600.0, 0.0)
 """Delays before the listening stream is opened again after it broke off, in seconds. After the last one the client
@@ -56,7 +62,8 @@ class HttpLink(McpTransport):
     ) -> None:
         super().__init__()
         self._name, self._url, self._login = name, url, login
-        self._headers, self._http = dict(headers), http
+        self._headers, self._http = headers, http
+        self._session: str | None = None
         self._posts: dict[int, anyio.CancelScope] = {}
         self._over = anyio.Event()
 
@@ -69,10 +76,14 @@ class HttpLink(McpTransport):
     async def close(self) -> None:
         """End the session at the server, if the server has created one."""
         self.end_queue()
-        if SESSION_HEADER in self._headers and not self._over.is_set():
+        if self._in_session and not self._over.is_set():
             with anyio.move_on_after(FAREWELL_SECONDS), contextlib.suppress(HttpFailure, AuthError):
                 async with self._answered("DELETE"):
                     pass
+
+    @property
+    def _in_session(self) -> bool:
+        return self._session is not None and self.era is McpEra.LEGACY
 
     async def _dispatch(self, on_message: OnMessage) -> None:
         async with anyio.create_task_group() as group:
@@ -88,6 +99,8 @@ class HttpLink(McpTransport):
                     scope = self._posts.pop(message["params"]["requestId"], None)
                     if scope is not None:
                         scope.cancel()
+                if self.era is McpEra.MODERN and not ("id" in message and "method" in message):
+                    continue
                 group.start_soon(self._post, message, on_message)
 
     async def _post(self, message: Json, on_message: OnMessage) -> None:
@@ -98,8 +111,11 @@ class HttpLink(McpTransport):
         reason = "the server ended its answer without answering"
         try:
             with scope:
-                async with self._answered("POST", encode(message)) as response:
-                    reason = await self._read_messages(response, on_message) or reason
+                repeated = message_headers(message, self.mirrored) if self.era is McpEra.MODERN else {}
+                async with self._answered("POST", encode(message), repeated) as response:
+                    reason = await self._read_messages(response, on_message, key) or reason
+        except UnfitHeader as error:
+            reason = str(error)
         except HttpFailure as error:
             reason = f"cannot reach {display_url(self._url)}: {error.reason}"
         except AuthError as error:
@@ -126,16 +142,18 @@ class HttpLink(McpTransport):
             await anyio.sleep(pause)
 
     @asynccontextmanager
-    async def _answered(self, method: str, body: bytes | None = None) -> AsyncIterator[HttpResponse]:
+    async def _answered(
+        self, method: str, body: bytes | None = None, headers: Mapping[str, str] = NO_HEADERS
+    ) -> AsyncIterator[HttpResponse]:
         """Send a request and yield its response. A refused token is refreshed once."""
         token = await self._token()
-        async with self._http.send(self._request(method, body, token)) as response:
+        async with self._http.send(self._request(method, body, headers, token)) as response:
             refused = response.status == UNAUTHORIZED and token is not None
             renewed = await self._token(token) if refused else None
             if renewed is None:
                 yield response
                 return
-        async with self._http.send(self._request(method, body, renewed)) as response:
+        async with self._http.send(self._request(method, body, headers, renewed)) as response:
             yield response
 
     async def _token(self, refused: str | None = None) -> str | None:
@@ -149,8 +167,14 @@ class HttpLink(McpTransport):
                 return await self._login.token(self._name, self._url)
         return None
 
-    def _request(self, method: str, body: bytes | None, token: str | None) -> HttpRequest:
-        headers = self._headers | ({} if token is None else {"authorization": f"Bearer {token}"})
+    def _request(
+        self, method: str, body: bytes | None, repeated: Mapping[str, str], token: str | None
+    ) -> HttpRequest:
+        headers = {**self._headers, **repeated}
+        if token is not None:
+            headers["authorization"] = f"Bearer {token}"
+        if self._session is not None and self.era is McpEra.LEGACY:
+            headers[SESSION_HEADER] = self._session
         if self.protocol_version is not None:
             headers[VERSION_HEADER] = self.protocol_version
         # Every request has a deadline of its own, which pauses while the user answers an elicitation.
@@ -163,10 +187,14 @@ class HttpLink(McpTransport):
             header_seconds=math.inf,
         )
 
-    async def _read_messages(self, response: HttpResponse, on_message: OnMessage) -> str | None:
-        """Pass on the messages of a response. Return the reason if the response is an error."""
+    async def _read_messages(
+        self, response: HttpResponse, on_message: OnMessage, key: int | None
+    ) -> str | None:
+        """Pass on the messages of a response to the request `key`, None for a message that is no request. Return the
+        reason if the response is an error.
+        """
         status, headers = response.status, response.headers
-        if status == NOT_FOUND and SESSION_HEADER in self._headers:
+        if status == NOT_FOUND and self._in_session:
             raise _SessionOver
         if status == UNAUTHORIZED:
             return f"{mcp_errors.AUTH_REQUIRED} by {display_url(self._url)}"
@@ -175,16 +203,17 @@ class HttpLink(McpTransport):
         success = 200 <= status < 300
         session = headers.get(SESSION_HEADER)
         if session and session.isascii() and session.isprintable() and success:
-            self._headers[SESSION_HEADER] = session
+            self._session = session
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream" and success:
             return await _read_events(response, on_message)
         if kind == "application/json":
-            await _read_body(response, on_message)
+            await _read_body(response, on_message, None if success else key)
         return None if success else f"{display_url(self._url)} answered {status}"
 
 
-async def _read_body(response: HttpResponse, on_message: OnMessage) -> None:
+async def _read_body(response: HttpResponse, on_message: OnMessage, refused: int | None) -> None:
+    """Pass on the messages of a body. `refused` is the request whose refusal it is; None if it is none."""
     body, size = bytearray(), 0
     async for chunk in response.chunks():
         size += len(chunk)
@@ -195,7 +224,8 @@ async def _read_body(response: HttpResponse, on_message: OnMessage) -> None:
         if left is not None:
             on_message(left)
         return
-    for message in parse(bytes(body)):
+    error = None if refused is None else error_of_request(refused, bytes(body))
+    for message in parse(bytes(body)) if error is None else (error,):
         on_message(message)
 
 

@@ -18,6 +18,7 @@ from pydantic_core import to_json
 
 from app_server.engine.config.config_values import McpServerConfig
 from app_server.engine.mcp.input_schemas import InvalidSchema, normalize_schema
+from app_server.engine.mcp.mcp_era import InvalidMark, MirroredParameter, mirrored_parameters
 from app_server.engine.mcp.mcp_errors import (
     MAX_DEFINITION_BYTES,
     MAX_DESCRIPTION_CHARS,
@@ -83,13 +84,15 @@ class ServerTool(Redacted, frozen=True):
     input_schema: Mapping[str, Json]
     definition: McpToolDefinition
     """The server's own definition, for lists that a client requests."""
+    mirrored: tuple[MirroredParameter, ...] = ()
+    """Parameters whose values headers of a call repeat."""
 
     @property
     def size(self) -> int:
         return len(self.description) + len(to_json(self.input_schema)) + len(self.tool)
 
 
-class McpTool(ServerTool, frozen=True):
+class McpTool(ServerTool, frozen=True, kw_only=True):
     """One tool for the model."""
 
     name: str
@@ -98,10 +101,14 @@ class McpTool(ServerTool, frozen=True):
 
 
 class ServerIntroduction(Struct, frozen=True):
-    """The server's information about itself from the handshake."""
+    """The server's information about itself, from the handshake or from `server/discover`."""
 
     info: Json = None
     capabilities: Json = None
+    revision: str | None = None
+    """Revision of MCP that is spoken with the server."""
+    declared: frozenset[str] = frozenset()
+    """Names of the capabilities, also if these are too long to be shown."""
 
 
 class ConnectionState(StrEnum):
@@ -126,9 +133,11 @@ class ServerStatus(Struct, frozen=True):
 
 
 def server_tools(
-    config: McpServerConfig, listed: Iterable[Json]
+    config: McpServerConfig, listed: Iterable[Json], *, mirrors: bool = False
 ) -> tuple[tuple[ServerTool, ...], tuple[str, ...]]:
-    """Return the tools of one server that its settings allow, and messages about omitted ones."""
+    """Return the tools of one server that its settings allow, and messages about omitted ones. With `mirrors`, headers
+    repeat the parameters that the tools mark.
+    """
     kept: list[ServerTool] = []
     notices: list[str] = []
     for raw in listed:
@@ -145,8 +154,8 @@ def server_tools(
             )
             break
         try:
-            kept.append(_tool(config.name, name, raw))
-        except InvalidSchema as error:
+            kept.append(_tool(config.name, name, raw, mirrors=mirrors))
+        except (InvalidSchema, InvalidMark) as error:
             notices.append(
                 f"Tool `{name[:64]}` of MCP server `{config.name}` is left out, its schema is unfit: {error}."
             )
@@ -186,10 +195,13 @@ def _named(name: str, tool: ServerTool) -> McpTool:
     digest = hashlib.sha256(
         to_json([tool.server, tool.tool, tool.description, tool.input_schema])
     ).hexdigest()
-    return McpTool(tool.server, tool.tool, tool.description, tool.input_schema, tool.definition, name, digest)
+    return McpTool(
+        tool.server, tool.tool, tool.description, tool.input_schema, tool.definition, name=name, digest=digest
+    )
 
 
-def _tool(server: str, name: str, raw: dict[str, Json]) -> ServerTool:
+def _tool(server: str, name: str, raw: dict[str, Json], *, mirrors: bool) -> ServerTool:
+    mirrored = mirrored_parameters(raw.get("inputSchema")) if mirrors else ()
     schema = normalize_schema(raw.get("inputSchema"))
     text = raw.get("description")
     description = text if isinstance(text, str) else ""
@@ -203,4 +215,4 @@ def _tool(server: str, name: str, raw: dict[str, Json]) -> ServerTool:
         definition = McpToolDefinition(
             name=name, description=description or None, input_schema=ToolInputSchema.model_validate(schema)
         )
-    return ServerTool(server, name, description, schema, definition)
+    return ServerTool(server, name, description, schema, definition, mirrored)

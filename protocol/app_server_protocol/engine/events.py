@@ -232,6 +232,8 @@ class McpServerStateChanged(Struct, frozen=True):
     error: str | None = None
     """Error text for the user if the server failed, else None."""
     login_required: bool = False
+    revision: str | None = None
+    """Revision of MCP that is spoken with the server; None until it has started."""
 
 
 class McpServersSettled(Struct, frozen=True):

@@ -98,6 +98,7 @@ class McpServerStatus(WireStruct):
     runtime_status: McpServerConnectionStatus | None = None
     plugin_id: str | None = None
     http_origin: str | None = None
+    protocol_version: str | None = None
     server_info: McpServerInfo | None = None
     server_capabilities: Json = None
     tool_list_meta: Json = None

@@ -245,6 +245,7 @@ class McpServerStatusUpdatedNotification(WireStruct):
     status: McpServerStartupState
     error: str | None = None
     failure_reason: McpServerStartupFailureReason | None = None
+    protocol_version: str | None = None
 
 
 MCP_SERVER_STARTUP_STATUS_UPDATED: Final = ServerNotification(

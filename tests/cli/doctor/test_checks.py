@@ -194,7 +194,10 @@ async def test_servers_are_started_and_their_tools_counted(tmp_path: Path) -> No
         True,
         True,
     )
-    assert (fine.status, fine.found) == (OK, "started, 5 tools: echo, fail, hang, ask, change")
+    assert (fine.status, fine.found) == (
+        OK,
+        "started, notes 1, MCP 2025-06-18, 5 tools: echo, fail, hang, ask, change",
+    )
     assert (off.status, off.found) == (OK, "disabled")
 
 

@@ -42,6 +42,7 @@ class Rig:
     folder: Path
     user: dict[str, str] = field(default_factory=lambda: dict(USER))
     elicit: Elicit | None = None
+    discovers_first: bool = False
     told: list[StartFailure] = field(default_factory=list)
     states: list[tuple[str, McpServerState]] = field(default_factory=list)
 
@@ -63,6 +64,7 @@ class Rig:
             cwd=str(self.folder / "workspace"),
             runner=runner,
             version="1.2.3",
+            discovers_first=self.discovers_first,
             elicit=self.elicit,
             on_state=remember,
         )

@@ -78,6 +78,8 @@ class FakeServer:
             return
         if method == "initialize":
             self.initialize(key, message["params"])
+        elif method == "server/discover" and self.mode != "init-silent":
+            self.send(id=key, error={"code": -32601, "message": "unknown method"})
         elif method == "tools/list":
             self.list_tools(key)
         elif method == "tools/call":
@@ -110,8 +112,15 @@ class FakeServer:
 
     def initialize(self, key: Any, params: dict[str, Any]) -> None:
         version = {"old-protocol": "1999-01-01", "no-version": None}.get(self.mode, params["protocolVersion"])
-        if self.mode == "init-error":
+        if self.mode in ("init-error", "init-silent"):
             self.send(id=key, error={"code": -5, "message": "not today"})
+            return
+        if self.mode == "init-exit":
+            self.send(id=key, error={"code": -5, "message": "not today"})
+            sys.exit(0)
+        if self.mode == "other-versions":
+            data = {"supported": ["2027-01-01", "2028-01-01"]}
+            self.send(id=key, error={"code": -32022, "message": "unsupported", "data": data})
             return
         self.send(
             id=key,
@@ -183,6 +192,12 @@ class FakeServer:
                 return
             case "half-message":
                 self.raw(b'{"jsonrpc":"2.0","id":')
+                return
+            case "broken-answer":
+                self.raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[}}\n' % key)
+                return
+            case "deep-answer":
+                self.raw(b'{"jsonrpc":"2.0","id":%d,"result":' % key + b"[" * 5000 + b"]" * 5000 + b"}\n")
                 return
             case "huge":
                 self.send(id=key, result=text("a" * 50_000_000))

@@ -72,10 +72,15 @@ async def test_arguments_that_are_nested_too_deeply_are_refused(rig: Rig) -> Non
         assert not (await mcp.requests.call(ECHO, {"text": "x"})).is_error
 
 
+REFUSED = "MCP client for `fake` failed to start: handshaking with MCP server failed: "
 START_FAULTS = {
     "crash-start": "MCP client for `fake` failed to start: handshaking with MCP server failed: "
     "connection closed: initialize response",
-    "init-error": "MCP client for `fake` failed to start: handshaking with MCP server failed: Mcp error: -5: not today",
+    "init-error": f"{REFUSED}Mcp error: -5: not today",
+    "init-exit": f"{REFUSED}Mcp error: -5: not today",
+    "init-silent": f"{REFUSED}Mcp error: -5: not today",
+    "other-versions": f"{REFUSED}it speaks only 2027-01-01, 2028-01-01; "
+    "this client speaks 2026-07-28 and revisions up to 2025-06-18",
     "no-version": "MCP client for `fake` failed to start: handshaking with MCP server failed: "
     "its answer to initialize names no protocol version",
     "crash-list": "MCP client for `fake` failed to start: tools/list failed: Transport closed",
@@ -90,7 +95,7 @@ START_FAULTS = {
 
 @pytest.mark.parametrize("mode", START_FAULTS)
 async def test_a_server_that_does_not_start_causes_one_message(rig: Rig, mode: str) -> None:
-    limit = 1.0 if mode in ("silent", "hang-list") else 5.0
+    limit = 1.0 if mode in ("silent", "hang-list", "init-silent") else 5.0
     other = fake("normal", rig.folder / "other", name="other")
     async with rig.opened(fake(mode, rig.log, startup_timeout_sec=limit), other) as mcp:
         assert [failure.message for failure in rig.told] == [START_FAULTS[mode]]
@@ -158,6 +163,8 @@ CALL_FAULTS = {
     "crash-call": "tools/call failed: Transport closed",
     "bad-result": "tools/call failed: Unexpected response type",
     "null-result": "tools/call failed: Unexpected response type",
+    "broken-answer": "tools/call failed: its answer cannot be read",
+    "deep-answer": "tools/call failed: its answer cannot be read",
     "error": 'tools/call failed: Mcp error: -1: boom-7({"a":1})',
 }
 

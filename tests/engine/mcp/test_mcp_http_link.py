@@ -277,7 +277,7 @@ def test_what_is_no_message_is_passed_over(line: bytes) -> None:
 def test_results_errors_and_requests_are_distinguished() -> None:
     assert read(b'{"id":1,"result":null}\n') == [McpReply(1, None)]
     assert read(b'{"id":1,"error":{"code":-5,"message":"no","data":[1]}}\n') == [
-        McpError(1, "Mcp error: -5: no([1])", -5)
+        McpError(1, "Mcp error: -5: no([1])", -5, [1])
     ]
     assert read(b'{"id":1,"error":"no"}\n') == [McpError(1, "Mcp error: the server gave no reason")]
     assert read(b'{"id":"a","method":"ping"}\n') == [McpServerRequest("a", "ping")]
@@ -309,6 +309,102 @@ def test_a_cut_inside_an_escape_leaves_whole_characters() -> None:
     message = oversized(head, 99)
     assert isinstance(message, McpReply)
     assert message.result["content"][0]["text"].startswith('ab"c\n')
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (b'{"jsonrpc":"2.0","id":3,"result":{', [McpError(3, "its answer cannot be read")]),
+        (b'{"id": 3, "error": ]', [McpError(3, "its answer cannot be read")]),
+        (b'{"jsonrpc":"2.0","id":3,"method":"roots/list","params":{', []),
+        (b'{"jsonrpc":"2.0","result":{"id":3,', []),
+        (b'[{"jsonrpc":"2.0","id":3,"result":', []),
+        (b'"id":3,', []),
+    ],
+)
+def test_an_answer_that_cannot_be_read_ends_its_request(line: bytes, found: list[Incoming]) -> None:
+    assert read(line + b"\n") == found
+
+
+# --- servers that refuse
+def refusing(
+    handshake: Callable[[HttpHandler, Json], None], discovery: Callable[[HttpHandler, Json], None]
+) -> ScriptedHttp:
+    def answer(handler: HttpHandler, message: Json) -> bool:
+        refuse = {"initialize": handshake, "server/discover": discovery}.get(message.get("method"))
+        if refuse is not None:
+            refuse(handler, message)
+        return refuse is not None
+
+    return ScriptedHttp(answer)
+
+
+def refuse_unread(handler: HttpHandler, message: Json) -> None:
+    error = {"code": -32600, "message": "read the new specification"}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    handler.reply(400, body, Content_Type="application/json; charset=utf-8")
+
+
+def discovered(handler: HttpHandler, message: Json) -> None:
+    found = {"resultType": "complete", "supportedVersions": ["2025-11-25", "2026-07-28"], "capabilities": {}}
+    reply_json(handler, message, found)
+
+
+def status(code: int) -> Callable[[HttpHandler, Json], None]:
+    return lambda handler, message: handler.reply(code, b"no", Content_Type="text/plain")
+
+
+async def test_an_error_that_names_no_request_refuses_the_handshake(rig: Rig) -> None:
+    script = refusing(refuse_unread, discovered)
+    with script.serving() as url:
+        async with rig.opened(http(url)) as mcp:
+            assert not (await mcp.requests.call(ECHO, {})).is_error
+    assert [one.message["method"] for one in script.asked] == [
+        "initialize", "server/discover", "tools/list", "tools/call",
+    ]  # fmt: skip
+    assert {one.headers["MCP-Protocol-Version"] for one in script.asked[1:]} == {"2026-07-28"}
+
+
+@pytest.mark.parametrize("code", [401, 404, 500])
+async def test_other_refusals_of_the_handshake_are_the_reason(rig: Rig, code: int) -> None:
+    script = refusing(status(code), discovered)
+    with script.serving() as url:
+        async with rig.opened(http(url)) as mcp:
+            (failure,) = mcp.failures()
+    assert failure.auth_required is (code == 401)
+    assert code == 401 or f"answered {code}" in failure.message
+    assert [one.message["method"] for one in script.asked] == ["initialize"]
+
+
+@pytest.mark.parametrize("refuse", [refuse_unread, status(404), status(500), discovered])
+async def test_a_refused_discovery_leads_to_the_handshake(
+    rig: Rig, refuse: Callable[[HttpHandler, Json], None]
+) -> None:
+    def old(handler: HttpHandler, message: Json) -> None:
+        if refuse is discovered:
+            reply_json(handler, message, {"supportedVersions": ["2025-06-18"], "capabilities": {}})
+        else:
+            refuse(handler, message)
+
+    rig.discovers_first = True
+    script = refusing(lambda handler, message: reply_json(handler, message, HANDSHAKE), old)
+    with script.serving() as url:
+        async with rig.opened(http(url)) as mcp:
+            assert not (await mcp.requests.call(ECHO, {})).is_error
+    assert [one.message["method"] for one in script.asked if one.message] == [
+        "server/discover", "initialize", "notifications/initialized", "tools/list", "tools/call",
+    ]  # fmt: skip
+    assert "MCP-Protocol-Version" not in script.asked[1].headers
+    assert script.asked[-1].headers["MCP-Protocol-Version"] == "2025-06-18"
+    assert "Mcp-Method" not in script.asked[-1].headers
+
+
+async def test_a_discovery_that_needs_a_login_says_so(rig: Rig) -> None:
+    rig.discovers_first = True
+    with refusing(refuse_unread, status(401)).serving() as url:
+        async with rig.opened(http(url)) as mcp:
+            (failure,) = mcp.failures()
+    assert failure.auth_required
 
 
 def test_a_message_that_is_too_large_and_has_no_text_fails_its_request() -> None:

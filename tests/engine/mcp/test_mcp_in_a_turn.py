@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -25,6 +26,8 @@ SLOW_START = "startup_timeout_sec = 40\n"
 UNASKED = 'default_tools_approval_mode = "approve"\n'
 HTTP = ("streams", "json", "stateless")
 """Answer modes of the official server over HTTP, in the order of its ports."""
+ERAS = ("", " modern")
+"""Ways to reach the official server in its old era, and with the revision 2026-07-28 alone."""
 
 
 def stdio(name: str, *arguments: str) -> str:
@@ -36,11 +39,12 @@ def stdio(name: str, *arguments: str) -> str:
 
 @contextlib.asynccontextmanager
 async def reached(way: str) -> AsyncIterator[str]:
-    """Yield the table of the official package's server, over that transport."""
+    """Yield the table of the official package's server, over that transport, `modern` in the new era."""
+    way, *modern = way.split()
     if way == "stdio":
-        yield stdio("official", str(OFFERING), "stdio")
+        yield stdio("official", str(OFFERING), "stdio", *modern)
         return
-    async with await anyio.open_process((sys.executable, str(OFFERING), "http")) as process:
+    async with await anyio.open_process((sys.executable, str(OFFERING), "http", *modern)) as process:
         assert process.stdout is not None
         try:
             ports = await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 100)
@@ -81,15 +85,17 @@ async def test_the_time_server_tells_the_time(world: MakeWorld) -> None:
         assert bad["Ok"]["isError"]
 
 
-@pytest.mark.parametrize("way", ["stdio", *HTTP])
+@pytest.mark.parametrize("way", [way + era for era in ERAS for way in ("stdio", *HTTP)])
 async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str) -> None:
-    asks = way in ("stdio", "streams")  # the others cannot ask while a call runs
+    # In the old era, servers without streams or sessions cannot ask while a call runs.
+    asks = way in ("stdio", "streams") or way.endswith("modern")
     replies = (
         reply(
             calls("mcp__official__add", {"a": 19, "b": 23}, "sum"),
             calls("mcp__official__fail", {}, "fail"),
             calls("mcp__official__picture", {}, "picture"),
             calls("mcp__official__order", {}, "order"),
+            calls("mcp__official__work", {"steps": 3}, "work"),
             calls("list_mcp_resources", {}, "resources"),
             calls("list_mcp_resource_templates", {"server": "official"}, "templates"),
             calls("read_mcp_resource", {"server": "official", "uri": "note://one"}, "note"),
@@ -106,6 +112,7 @@ async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str
         outputs = w.model.requests[1].outputs()
         assert "42" in outputs["sum"]
         assert ("ordered 3" in outputs["order"]) is asks
+        assert "worked 3 steps" in outputs["work"]
         assert "note://one" in outputs["resources"]
         assert "greeting://{name}" in outputs["templates"]
         assert "a note" in outputs["note"]
@@ -117,7 +124,8 @@ async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str
         assert [part["type"] for part in picture] == ["input_image"]
         assert picture[0]["image_url"].startswith("data:image/png;base64,")
         assert set(begun(happened)) == {
-            "add", "fail", "picture", "order", "list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource",
+            "add", "fail", "picture", "order", "work",
+            "list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource",
         }  # fmt: skip
         (failed,) = [e["result"] for e in happened.of("mcp_tool_call_end") if e["call_id"] == "fail"]
         assert failed["Ok"]["isError"]
@@ -128,16 +136,100 @@ async def test_tools_pictures_resources_and_questions(world: MakeWorld, way: str
             assert "n" in question["requestedSchema"]["properties"]
 
 
-async def test_an_open_question_ends_with_its_turn(world: MakeWorld) -> None:
+@pytest.mark.parametrize("era", ERAS)
+async def test_an_open_question_ends_with_its_turn(world: MakeWorld, era: str) -> None:
     replies = reply(calls("mcp__official__order", {})), reply(says("again"))
-    tables = stdio("official", str(OFFERING), "stdio")
-    async with world(*replies, tables=tables, capabilities={"elicitation": True}) as w:
+    async with (
+        reached(f"stdio{era}") as tables,
+        world(*replies, tables=tables, capabilities={"elicitation": True}) as w,
+    ):
         conversation = await w.open()
         await w.client.say(conversation)
         await w.client.expect("elicitationRequest")
         await w.client.interrupt(conversation)
         again = await w.client.turn(conversation, "again")
         assert again.last_message == "again"
+
+
+@pytest.mark.parametrize("way", ["stdio", "streams", "stdio modern", "streams modern", "json modern"])
+async def test_an_interrupted_call_leaves_the_server_usable(world: MakeWorld, way: str) -> None:
+    replies = (
+        reply(calls("mcp__official__hang", {})),
+        reply(calls("mcp__official__add", {"a": 1, "b": 2}, "sum")),
+        reply(says("again")),
+    )
+    async with reached(way) as tables, world(*replies, tables=tables) as w:
+        conversation = await w.open()
+        await w.client.say(conversation)
+        await w.client.expect("codex/event/mcp_tool_call_begin")
+        await w.client.interrupt(conversation)
+        again = await w.client.turn(conversation, "again")
+        assert again.last_message == "again"
+        assert "3" in w.model.requests[-1].outputs()["sum"]
+
+
+FAST = OFFERING.with_name("fastmcp_server.py")
+
+
+@contextlib.asynccontextmanager
+async def fast_reached(way: str) -> AsyncIterator[str]:
+    """Yield the table of the server that is written with fastmcp, an installed program or that of `FASTMCP`."""
+    program = os.environ.get("FASTMCP") or shutil.which("fastmcp")
+    if program is None:
+        pytest.skip("no fastmcp")
+    python = str(Path(program).with_name("python"))
+    limits = f"{SLOW_START}{UNASKED}"
+    if way == "stdio":
+        arguments = json.dumps([str(FAST), "stdio"])
+        yield f"[mcp_servers.fast]\ncommand = {json.dumps(python)}\nargs = {arguments}\n{limits}"
+        return
+    async with await anyio.open_process((python, str(FAST), "http")) as process:
+        assert process.stdout is not None
+        try:
+            port = int(await BufferedByteReceiveStream(process.stdout).receive_until(b"\n", 100))
+            yield f'[mcp_servers.fast]\nurl = "http://127.0.0.1:{port}/mcp"\n{limits}'
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("way", ["stdio", "http"])
+@pytest.mark.parametrize("discovers_first", [False, True])
+async def test_servers_of_fastmcp(world: MakeWorld, way: str, discovers_first: bool) -> None:
+    replies = (
+        reply(
+            calls("mcp__fast__add", {"a": 19, "b": 23}, "sum"),
+            calls("mcp__fast__picture", {}, "picture"),
+            calls("mcp__fast__work", {"steps": 3}, "work"),
+            calls("mcp__fast__order", {}, "order"),
+            calls("read_mcp_resource", {"server": "fast", "uri": "note://one"}, "note"),
+        ),
+        reply(says("done")),
+        reply(calls("mcp__fast__hang", {})),
+        reply(calls("mcp__fast__add", {"a": 1, "b": 2}, "again")),
+        reply(says("again")),
+    )
+    async with (
+        fast_reached(way) as limits,
+        world(
+            *replies,
+            tables=f"{limits}[features]\nmcp_2026_07_28 = {json.dumps(discovers_first)}\n",
+            capabilities={"elicitation": True},
+        ) as w,
+    ):
+        w.client.decide("elicitationRequest", {"action": "accept", "content": {"value": 3}})
+        conversation = await w.open()
+        await w.client.turn(conversation)
+        outputs = w.model.requests[1].outputs()
+        await w.client.say(conversation, "hang")
+        await w.client.expect("codex/event/mcp_tool_call_begin")
+        await w.client.interrupt(conversation)
+        await w.client.turn(conversation, "again")
+        assert "3" in w.model.requests[-1].outputs()["again"]
+    assert "42" in outputs["sum"]
+    assert "worked 3 steps" in outputs["work"]
+    assert "a note" in outputs["note"]
+    is_modern = discovers_first and way == "http"  # fastmcp asks in the old era only
+    assert ("ordered 3" in outputs["order"]) is not is_modern
 
 
 async def test_opening_does_not_wait_for_servers_and_the_first_request_does(world: MakeWorld) -> None:

@@ -155,6 +155,7 @@ class ThreadNotices:
             status=wire.McpServerStartupState(event.state.value),
             error=event.error,
             failure_reason=reason,
+            protocol_version=event.revision,
         )
 
     def _warn(self, message: str) -> None:

@@ -50,6 +50,7 @@ def shown_server(status: ServerStatus, *, of_thread: bool) -> wire.McpServerStat
         name=status.config.name,
         runtime_status=STATES[status.state] if of_thread else None,
         http_origin=origin(transport.url) if isinstance(transport, McpHttpTransport) else None,
+        protocol_version=status.introduction.revision,
         server_info=_info(status.introduction.info),
         server_capabilities=status.introduction.capabilities,
         tools={tool.tool: read(wire.ListedTool, tool.definition.to_value()) for tool in status.tools},
