@@ -22,7 +22,7 @@ from app_server.engine.mcp.mcp_era import (
     McpEra,
     stamped,
 )
-from app_server.engine.mcp.mcp_transport import McpTransport
+from app_server.engine.mcp.mcp_transport import McpRequestFailed, McpSessionLost, McpTransport
 from app_server.engine.mcp.rpc_messages import (
     METHOD_NOT_FOUND,
     Incoming,
@@ -37,19 +37,6 @@ from app_server.engine.mcp.tool_catalog import ServerIntroduction, ServerTool
 from app_server_protocol.encoding import Json
 
 log = logging.getLogger(__name__)
-
-
-class McpRequestFailed(mcp_errors.McpFailure):
-    """One request failed. `causes` are the reasons, outermost first."""
-
-    def __init__(self, *causes: str, code: int | None = None) -> None:
-        super().__init__(": ".join(causes))
-        self.causes = causes
-        self.code = code
-
-
-class McpSessionLost(McpRequestFailed):
-    """The server has forgotten the session of the request, and has not processed it."""
 
 
 class _Waiter(Struct, eq=False):

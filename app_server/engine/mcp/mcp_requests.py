@@ -13,9 +13,10 @@ from typing import Protocol
 import anyio
 
 from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig
-from app_server.engine.mcp.mcp_client import McpRequestFailed, entries
+from app_server.engine.mcp.mcp_client import entries
 from app_server.engine.mcp.mcp_errors import MAX_RESOURCES, UNEXPECTED, McpFailure, tool_call_error
 from app_server.engine.mcp.mcp_server import McpServer
+from app_server.engine.mcp.mcp_transport import McpRequestFailed
 from app_server.engine.mcp.results import (
     READ_RESOURCE,
     RESOURCES,

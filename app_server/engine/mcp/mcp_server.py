@@ -18,9 +18,9 @@ import anyio
 
 from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.engine.mcp import mcp_errors, streamable_http
-from app_server.engine.mcp.mcp_client import McpClient, McpRequestFailed, McpSessionLost
+from app_server.engine.mcp.mcp_client import McpClient
 from app_server.engine.mcp.mcp_era import McpEra
-from app_server.engine.mcp.mcp_transport import McpTransport
+from app_server.engine.mcp.mcp_transport import McpRequestFailed, McpSessionLost, McpTransport
 from app_server.engine.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.mcp.stdio_transport import open_stdio

@@ -1,5 +1,5 @@
 """The interface of a connection to an MCP server over any transport: a queue for outgoing messages, and a callback for
-incoming ones.
+incoming ones. And the failures of requests over it.
 """
 
 from __future__ import annotations
@@ -49,3 +49,16 @@ class McpTransport(ABC):
     def end_queue(self) -> None:
         self._outgoing.close()
         self._waiting.close()
+
+
+class McpRequestFailed(mcp_errors.McpFailure):
+    """One request failed. `causes` are the reasons, outermost first."""
+
+    def __init__(self, *causes: str, code: int | None = None) -> None:
+        super().__init__(": ".join(causes))
+        self.causes = causes
+        self.code = code
+
+
+class McpSessionLost(McpRequestFailed):
+    """The server has forgotten the session of the request, and has not processed it."""
