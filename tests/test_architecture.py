@@ -466,6 +466,7 @@ FACES = {
     "app_server.engine.auth.accounts",
     "app_server.engine.config.settings_service",
     "app_server.engine.client_services",
+    "app_server.engine.hooks.listed_hooks",
     "app_server.engine.model.catalogue",
     "app_server.engine.model.model_facts",
     "app_server.engine.thread_origin",

@@ -106,7 +106,7 @@ class HookHandler(Struct, frozen=True, kw_only=True):
     """Whether the handler is of a type that runs, and not switched off."""
     trust: HookTrust = HookTrust.UNTRUSTED
     named_files: tuple[str, ...] = ()
-    """Absolute paths of the files that the command names: those of links, and of their targets."""
+    """Absolute paths of the files that the command names, in its order. Links are not resolved."""
     changed_files: tuple[str, ...] = ()
     """Those that changed since the user agreed to the hook."""
 

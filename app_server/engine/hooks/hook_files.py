@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.client_context import ActiveClient
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.hook_settings import HOOKS, STATE, hook_states
 from app_server.engine.config.layers import merge, value_at
@@ -59,26 +58,27 @@ class _File(Struct, frozen=True):
 class HookFiles:
     """The hooks of one thread. They are read again for each turn."""
 
-    def __init__(self, config: Config, client: ActiveClient) -> None:
-        self._config, self._client = config, client
+    def __init__(self, config: Config) -> None:
+        self._config = config
         self._consent = HookConsent()
 
-    def load(self, cwd: str) -> LoadedHooks:
+    def load(self, cwd: str, environment: Mapping[str, str]) -> LoadedHooks:
         """Return the hooks for a working directory as they are now. Raises ConfigError if the user's settings cannot be
-        read.
+        read. `environment`: that of the client.
         """
         file = read_config_file(self._config.home)
         layered = merge(file, self._config.hook_overrides)
         table = value_at(layered, (HOOKS,))
         table = table if isinstance(table, Mapping) else {}
         settings, problems = _settings(table), list[HookProblem]()
-        project = self._project(cwd, layered, problems)
+        project = self._project(cwd, environment, layered, problems)
         warnings: list[str] = []
         files = [*self._of_home(file, problems, warnings)]
         if project is not None:
             files += self._of_project(project, settings, problems, warnings)
         root = str(project.folders[0] if project is not None else real_path(cwd))
-        place = HookPlace(cwd, self._variables(root))
+        own = {"CODEX_HOME": str(self._config.home), "CLAUDE_PROJECT_DIR": root}
+        place = HookPlace(cwd, {**environment, **own})
         states = hook_states(table.get(STATE))
         by_event: dict[HookEvent, list[HookHandler]] = {}
         order = 0
@@ -96,11 +96,17 @@ class HookFiles:
             project_root=root,
         )
 
-    def _variables(self, root: str) -> Mapping[str, str]:
-        own = {"CODEX_HOME": str(self._config.home), "CLAUDE_PROJECT_DIR": root}
-        return {**self._client.environment, **own}
+    def files_of(self, handler: HookHandler) -> Mapping[str, str]:
+        """Return the digests of the files that a handler names, to which the user agrees with it."""
+        return self._consent.digests_of(handler)
 
-    def _project(self, cwd: str, layered: Mapping[str, Json], problems: list[HookProblem]) -> Project | None:
+    def _project(
+        self,
+        cwd: str,
+        environment: Mapping[str, str],
+        layered: Mapping[str, Json],
+        problems: list[HookProblem],
+    ) -> Project | None:
         """Return the project if the user trusts it."""
         projects = layered.get("projects")
         levels = {
@@ -110,7 +116,6 @@ class HookFiles:
         }
         if trust_of(Path(cwd), levels) is not True:
             return None
-        environment = self._client.environment
         return project_of(
             Path(cwd),
             "hooks",

@@ -19,7 +19,6 @@ from msgspec import Struct
 
 from app_server.engine.config.hook_settings import HookState
 from app_server.engine.hooks.hook_definitions import HookHandler, HookTrust
-from app_server.engine.support.real_path import real_path
 from app_server.engine.support.rooted_fs import TooLarge, read_named
 from app_server_protocol.engine.hook_events import HookHandlerType
 from app_server_protocol.values import replace
@@ -143,7 +142,7 @@ class HookConsent:
             return replace(handler, enabled=False)
         command = handler.definition.command
         paths = named_files(command, place)
-        found = replace(handler, named_files=_with_targets(paths), enabled=state is None or state.enabled)
+        found = replace(handler, named_files=paths, enabled=state is None or state.enabled)
         if state is None or state.trusted_hash is None:
             return found
         if state.trusted_hash != handler.digest:
@@ -158,13 +157,9 @@ class HookConsent:
         trust = HookTrust.MODIFIED if changed else HookTrust.TRUSTED
         return replace(found, trust=trust, changed_files=changed)
 
-    def files_of(self, command: str, place: HookPlace) -> Mapping[str, str]:
-        """Return the digests of the files that a command names, which consent consists of. Blocks."""
-        return self._digests_of(named_files(command, place))
+    def digests_of(self, handler: HookHandler) -> Mapping[str, str]:
+        """Return the digests of the files that a handler names, to which the user agrees with it. Blocks."""
+        return self._digests_of(handler.named_files)
 
     def _digests_of(self, paths: tuple[str, ...]) -> Mapping[str, str]:
         return {path: self._digests.digest(path) for path in paths}
-
-
-def _with_targets(paths: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each for path in paths for each in (path, real_path(path))))

@@ -1,4 +1,4 @@
-"""Extensions of a server. This server has skills, but none of the hooks, apps and plugins of other servers.
+"""Extensions of a server. This server has skills, but none of the apps and plugins of other servers.
 
 Their lists exist for clients that request them at their start, and are always empty.
 """
@@ -82,24 +82,6 @@ class SkillsChangedNotification(WireStruct):
     """Some skill changed; ask again."""
 
 
-class HooksListEntry(WireStruct):
-    """The hooks of one working directory."""
-
-    cwd: str
-    hooks: Annotated[tuple[()], unserved("Nothing")] = ()
-    warnings: tuple[str, ...] = ()
-    errors: tuple[Annotated[Foreign, unserved("HookErrorInfo")], ...] = ()
-
-
-class HooksListParams(WireModel):
-    cwds: tuple[PathText, ...] = ()
-    thread_id: str | None = None
-
-
-class HooksListResponse(WireStruct):
-    data: tuple[HooksListEntry, ...]
-
-
 class AppsListParams(ByPages):
     thread_id: str | None = None
     force_refetch: Flag = False
@@ -165,12 +147,6 @@ SKILLS_CONFIG_WRITE: Final = ClientRequest(
     SkillsConfigWriteParams,
     SkillsConfigWriteResponse,
     "Switches a skill on or off in the user's configuration.",
-)
-HOOKS_LIST: Final = ClientRequest(
-    "hooks/list",
-    HooksListParams,
-    HooksListResponse,
-    "The hooks for each working directory: none.",
 )
 APP_LIST: Final = ClientRequest(
     "app/list",

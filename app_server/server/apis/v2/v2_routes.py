@@ -36,7 +36,7 @@ _BY_METHOD: Final = {
     "externalAgentConfig": "account",
     "fs": "fs",
     "fuzzyFileSearch": "fs",
-    "hooks": "extensions",
+    "hooks": "hooks",
     "mcpServer": "mcp_servers",
     "mcpServerStatus": "mcp_servers",
     "model": "models",

@@ -200,8 +200,8 @@ async def test_features_can_be_switched_for_the_next_threads(world: MakeWorld) -
 
 async def test_what_there_is_none_of_is_listed_as_empty(world: MakeWorld) -> None:
     async with world() as w:
-        hooks = await w.client.call("hooks/list", {"cwds": ["/a"]})
-        assert hooks == {"data": [{"cwd": "/a", "hooks": [], "warnings": [], "errors": []}]}
+        hooks = await w.client.call("hooks/list", {"cwds": ["/"]})
+        assert hooks == {"data": [{"cwd": "/", "hooks": [], "warnings": [], "errors": []}]}
         assert await w.client.call("app/list") == {"data": [], "nextCursor": None}
         assert await w.client.call("app/installed") == {"apps": []}
         assert (await w.client.call("plugin/list"))["marketplaces"] == []

@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.engine.config.config_values import Config, RequestOverrides
 from app_server.engine.config.effective import LayerKind, Overridden, SettingsLayer
+from app_server.engine.config.hook_settings import HOOKS
 from app_server.engine.config.permission_profiles import (
     READ_ONLY,
     ListedProfile,
@@ -19,7 +21,9 @@ from app_server.engine.config.permission_profiles import (
     policy_named,
 )
 from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.hooks import listed_hooks
 from app_server.engine.support.engine_errors import BeyondClientRights, InvalidSettings, VersionConflict
+from app_server.server.apis.api_services import Shared
 from app_server.server.apis.router import Route, constant, route
 from app_server.server.apis.v2.v2_errors import page_by_position
 from app_server.server.apis.v2.v2_services import ThreadServices
@@ -127,30 +131,45 @@ def layer_name(layer: SettingsLayer, source: UserSettings) -> wire.ConfigLayerSo
             return wire.SessionFlagsConfigLayerSource()
 
 
+class WriteContext(Struct, frozen=True):
+    config: UserSettings
+    shared: Shared
+
+    def with_files(self, writes: Sequence[tuple[str, Json, bool]]) -> Sequence[tuple[str, Json, bool]]:
+        """Return the writes; where they agree to hooks, with the files that these name."""
+        if not any(key.lstrip().startswith(HOOKS) for key, _, _ in writes):
+            return writes
+        listed = self.shared.get(listed_hooks.ListedHooks, listed_hooks.ListedHooks)
+        return listed.completed(writes)
+
+
 async def config_value_write(
-    source: UserSettings, params: wire.ConfigValueWriteParams
+    context: WriteContext, params: wire.ConfigValueWriteParams
 ) -> wire.ConfigWriteResponse:
-    return await _write(source, (params,), params.file_path, params.expected_version)
+    return await _write(context, (params,), params.file_path, params.expected_version)
 
 
 async def config_batch_write(
-    source: UserSettings, params: wire.ConfigBatchWriteParams
+    context: WriteContext, params: wire.ConfigBatchWriteParams
 ) -> wire.ConfigWriteResponse:
-    """Write several settings. `reloadUserConfig` has no effect: threads keep the settings with which they began."""
-    return await _write(source, params.edits, params.file_path, params.expected_version)
+    """Write several settings. `reloadUserConfig` has no effect: threads keep the settings with which they began, and
+    consent to hooks counts from the next turn in any case.
+    """
+    return await _write(context, params.edits, params.file_path, params.expected_version)
 
 
 async def _write(
-    source: UserSettings,
+    context: WriteContext,
     edits: Sequence[wire.ConfigEdit],
     file_path: str | None,
     expected_version: str | None,
 ) -> wire.ConfigWriteResponse:
+    source = context.config
     if file_path is not None and not source.file.is_users_file(file_path):
         raise _refused("configLayerReadonly", "Only writes to the user config are allowed", "filePath")
     wanted = [(edit.key_path, edit.value, edit.merge_strategy == "upsert") for edit in edits]
     try:
-        outcome = await source.file.write(wanted, expected_version)
+        outcome = await source.file.write(context.with_files(wanted), expected_version)
     except VersionConflict as conflict:
         raise _refused("configVersionConflict", str(conflict), "expectedVersion") from conflict
     except InvalidSettings as problem:
@@ -181,10 +200,11 @@ def _refused(code: str, message: str, field: str | None = None) -> RpcError:
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     config = services.server.config
+    writing = WriteContext(config, services.server.shared)
     return (
         route(wire.CONFIG_READ, config_read, config),
-        route(wire.CONFIG_VALUE_WRITE, config_value_write, config),
-        route(wire.CONFIG_BATCH_WRITE, config_batch_write, config),
+        route(wire.CONFIG_VALUE_WRITE, config_value_write, writing),
+        route(wire.CONFIG_BATCH_WRITE, config_batch_write, writing),
         constant(wire.CONFIG_REQUIREMENTS_READ, NO_REQUIREMENTS),
         route(choices.PERMISSION_PROFILE_LIST, permission_profile_list, config),
         constant(choices.COLLABORATION_MODE_LIST, MODES),

@@ -1,5 +1,5 @@
 """Extensions of threads: skills, which can be switched and may come from the client's folders. This server has no
-hooks, apps and plugins, so their lists are empty.
+apps and plugins, so their lists are empty.
 """
 
 from __future__ import annotations
@@ -92,11 +92,6 @@ def _metadata(skill: Skill) -> wire.SkillMetadata:
     )
 
 
-async def hooks_list(source: UserSettings, params: wire.HooksListParams) -> wire.HooksListResponse:
-    cwds = params.cwds or (str(source.cwd),)
-    return wire.HooksListResponse(data=tuple(wire.HooksListEntry(cwd=cwd) for cwd in cwds))
-
-
 async def app_list(source: UserSettings, params: wire.AppsListParams) -> wire.AppsListResponse:
     page_by_position((), params.cursor, params.limit)
     return wire.AppsListResponse()
@@ -111,7 +106,6 @@ def routes(services: ThreadServices) -> tuple[Route, ...]:
         route(wire.SKILLS_LIST, skills_list, context),
         route(wire.SKILLS_EXTRA_ROOTS_SET, skills_extra_roots_set, context),
         route(wire.SKILLS_CONFIG_WRITE, skills_config_write, context),
-        route(wire.HOOKS_LIST, hooks_list, config),
         route(wire.APP_LIST, app_list, config),
         constant(wire.APP_INSTALLED, wire.AppsInstalledResponse()),
         constant(wire.PLUGIN_LIST, wire.PluginListResponse()),
