@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -55,30 +55,48 @@ class _File(Struct, frozen=True):
     table: Json
 
 
+class HasEnvironment(Protocol):
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+
 class HookFiles:
     """The hooks of one thread. They are read again for each turn."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, config: Config, client: HasEnvironment) -> None:
+        self._config, self._client = config, client
         self._consent = HookConsent()
+        self._last: tuple[str, LoadedHooks] | None = None
+        """The working directory and the hooks of the last turn."""
 
-    def load(self, cwd: str, environment: Mapping[str, str]) -> LoadedHooks:
-        """Return the hooks for a working directory as they are now. Raises ConfigError if the user's settings cannot be
-        read. `environment`: that of the client.
+    def load(self, cwd: str) -> LoadedHooks:
+        """Return the hooks for a working directory as they are now. If the settings have become unreadable, those of
+        the turn before stay; raises ConfigError if there was none.
         """
+        try:
+            found = self._load(cwd)
+        except ConfigError as error:
+            if self._last is None or self._last[0] != cwd:
+                raise
+            text = f"the hooks of the turn before stay in force: {error}"
+            return replace(self._last[1], warnings=(*self._last[1].warnings, text))
+        self._last = cwd, found
+        return found
+
+    def _load(self, cwd: str) -> LoadedHooks:
         file = read_config_file(self._config.home)
         layered = merge(file, self._config.hook_overrides)
         table = value_at(layered, (HOOKS,))
         table = table if isinstance(table, Mapping) else {}
         settings, problems = _settings(table), list[HookProblem]()
-        project = self._project(cwd, environment, layered, problems)
+        project = self._project(cwd, layered, problems)
         warnings: list[str] = []
         files = [*self._of_home(file, problems, warnings)]
         if project is not None:
             files += self._of_project(project, settings, problems, warnings)
         root = str(project.folders[0] if project is not None else real_path(cwd))
         own = {"CODEX_HOME": str(self._config.home), "CLAUDE_PROJECT_DIR": root}
-        place = HookPlace(cwd, {**environment, **own})
+        place = HookPlace(cwd, {**self._client.environment, **own})
         states = hook_states(table.get(STATE))
         by_event: dict[HookEvent, list[HookHandler]] = {}
         order = 0
@@ -100,13 +118,7 @@ class HookFiles:
         """Return the digests of the files that a handler names, to which the user agrees with it."""
         return self._consent.digests_of(handler)
 
-    def _project(
-        self,
-        cwd: str,
-        environment: Mapping[str, str],
-        layered: Mapping[str, Json],
-        problems: list[HookProblem],
-    ) -> Project | None:
+    def _project(self, cwd: str, layered: Mapping[str, Json], problems: list[HookProblem]) -> Project | None:
         """Return the project if the user trusts it."""
         projects = layered.get("projects")
         levels = {
@@ -116,6 +128,7 @@ class HookFiles:
         }
         if trust_of(Path(cwd), levels) is not True:
             return None
+        environment = self._client.environment
         return project_of(
             Path(cwd),
             "hooks",

@@ -13,7 +13,7 @@ from app_server.engine.config.config_values import Config
 from app_server.engine.config.hook_settings import HOOKS, STATE
 from app_server.engine.config.layers import split_key
 from app_server.engine.hooks.hook_definitions import LoadedHooks
-from app_server.engine.hooks.hook_files import HookFiles
+from app_server.engine.hooks.hook_files import HasEnvironment, HookFiles
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.encoding import Json
 
@@ -31,12 +31,12 @@ class ListedHooks:
     def __init__(self) -> None:
         self._files: dict[tuple[str, str], Mapping[str, str]] = {}
 
-    async def list(self, config: Config, cwd: str, environment: Mapping[str, str]) -> LoadedHooks:
+    async def list(self, config: Config, cwd: str, client: HasEnvironment) -> LoadedHooks:
         """Return the hooks for a working directory by a configuration. Raises ConfigError."""
 
         def load() -> tuple[LoadedHooks, list[tuple[str, str, Mapping[str, str]]]]:
-            files = HookFiles(config)
-            hooks = files.load(cwd, environment)
+            files = HookFiles(config, client)
+            hooks = files.load(cwd)
             return hooks, [(each.key, each.digest, files.files_of(each)) for each in hooks.handlers()]
 
         hooks, found = await run_in_thread(load, abandon_on_cancel=True)

@@ -46,10 +46,10 @@ class Place:
 
     def files(self, settings: Mapping[str, Any] | None = None, cli: CliOverrides | None = None) -> HookFiles:
         source = SettingsSource(home=self.home, cwd=self.cwd, cli=cli or CliOverrides(), environment={})
-        return HookFiles(load_config(source, RequestOverrides(settings=settings or {})))
+        return HookFiles(load_config(source, RequestOverrides(settings=settings or {})), source)
 
     def load(self, settings: Mapping[str, Any] | None = None, cli: CliOverrides | None = None) -> LoadedHooks:
-        return self.files(settings, cli).load(str(self.cwd), {})
+        return self.files(settings, cli).load(str(self.cwd))
 
 
 @pytest.fixture
@@ -134,16 +134,20 @@ def test_a_projects_file_gives_no_consent_and_changes_no_setting(place: Place) -
 
 def test_settings_are_read_again_and_wrong_ones_are_errors(place: Place) -> None:
     files = place.files()
-    assert files.load(str(place.cwd), {}).settings.may_approve is MayApprove.USER
+    assert files.load(str(place.cwd)).settings.may_approve is MayApprove.USER
     place.configure(
         '[hooks]\nmay_approve = "none"\nmax_stop_blocks = 1\non_failure = "block"\nproject_sandbox = false\n'
     )
-    settings = files.load(str(place.cwd), {}).settings
+    settings = files.load(str(place.cwd)).settings
     assert (settings.may_approve, settings.max_stop_blocks) == (MayApprove.NONE, 1)
     assert (settings.on_failure, settings.project_sandbox) == (OnFailure.BLOCK, False)
     place.configure('[hooks]\non_failure = "blokc"\n')
+    # The guards of the turn before stay, rather than none.
+    broken = files.load(str(place.cwd))
+    assert broken.settings == settings
+    assert "on_failure" in broken.warnings[-1]
     with pytest.raises(ConfigError, match="on_failure"):
-        files.load(str(place.cwd), {})
+        files.load(str(place.top))
 
 
 def test_a_switch_turns_all_off_and_says_so(place: Place) -> None:

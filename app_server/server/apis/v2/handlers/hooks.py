@@ -48,9 +48,7 @@ async def hooks_list(context: HooksContext, params: wire.HooksListParams) -> wir
 async def _entry(context: HooksContext, cwd: str, thread_id: str | None) -> wire.HooksListEntry:
     folder = str(context.config.cwd / cwd)
     try:
-        hooks = await context.listed.list(
-            context.config_of(cwd, thread_id), folder, context.config.environment
-        )
+        hooks = await context.listed.list(context.config_of(cwd, thread_id), folder, context.config)
     except ConfigError as error:
         mistake = wire.HookErrorInfo(path=folder, message=str(error))
         return wire.HooksListEntry(cwd=cwd, hooks=(), warnings=(), errors=(mistake,))
