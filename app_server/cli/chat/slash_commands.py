@@ -12,6 +12,7 @@ from typing import Final
 
 from app_server.cli.chat.chat_conversation import ChatConversation
 from app_server.cli.chat.event_view import user_text
+from app_server.cli.chat.hook_commands import hooks
 from app_server.cli.chat.named_commands import NamedCommands
 from app_server.cli.chat.slash_context import ChatScreen, PickerRow, SlashCommand, SlashContext
 from app_server.client.failures import AppServerError
@@ -276,6 +277,9 @@ COMMANDS: Final[Mapping[str, SlashCommand]] = {
     "status": SlashCommand("the thread and its settings", status),
     "mcp": SlashCommand("MCP servers and their tools", mcp),
     "skills": SlashCommand("skills of this folder", skills),
+    "hooks": SlashCommand(
+        "hooks of this folder; agree to them", hooks, "[trust|off|on NUMBER]", ("trust", "off", "on")
+    ),
     "compact": SlashCommand("replace the history by a summary", compact),
     "review": SlashCommand("review uncommitted changes, or what you say", review, "[WHAT]"),
     "revert": SlashCommand("take the last turn out of the conversation; files stay as they are", revert),

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from app_server.cli.chat.chat_conversation import ChatConversation
 from app_server.cli.chat.named_commands import NamedCommands
+from app_server_protocol.encoding import Json
 from app_server_protocol.v2.thread import Thread
 
 T = TypeVar("T")
@@ -84,6 +85,8 @@ class SlashContext(Struct):
     screen: ChatScreen | None = None
     listed: Sequence[Thread] = msgspec.field(default_factory=list)
     """Threads that were listed last, by number."""
+    hooks: Sequence[Json] | None = None
+    """Hooks that were listed last; None before the first list."""
 
     def print(self, text: str, style: str = "") -> None:
         self.chat.view.line(text, style)

@@ -26,7 +26,7 @@ Write = tuple[str, Json, bool]
 
 
 class ListedHooks:
-    """Lists hooks for the clients of a server, and remembers the files that they named."""
+    """Lists hooks for one client, and remembers the files that they named."""
 
     def __init__(self) -> None:
         self._files: dict[tuple[str, str], Mapping[str, str]] = {}

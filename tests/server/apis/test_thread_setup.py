@@ -286,7 +286,7 @@ def chatgpt(plan: str | None) -> Json:
 )
 async def test_accounts(tmp_path: Path, text: str, stored: Json, shown: Json, *, required: bool) -> None:
     server = services(source(tmp_path, text), stored)
-    context = ThreadServices(server, cast("Any", None), cast("Any", None))
+    context = ThreadServices(server, cast("Any", None), cast("Any", None), cast("Any", None))
     answer = (await account.account_read(context, ACCOUNT_READ.parse({}))).to_value()
     assert answer["requiresOpenaiAuth"] is required
     if shown is None:

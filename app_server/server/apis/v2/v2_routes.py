@@ -7,6 +7,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
+from app_server.engine.hooks import listed_hooks
 from app_server.engine.support.client_info import ClientProfile
 from app_server.engine.support.lazy import Lazy
 from app_server.server.apis.api_services import ServerServices
@@ -88,7 +89,7 @@ def find_route(services: ServerServices) -> FindRoute:
     def load_threads() -> ThreadContext:
         return threads.thread_context(services, notifier)
 
-    own = ThreadServices(services, notifier, Lazy(load_threads))
+    own = ThreadServices(services, notifier, Lazy(load_threads), Lazy(lambda: listed_hooks.ListedHooks()))
     return RouteFamilies(
         HANDLERS.serving, lambda name: (gated(route, client) for route in HANDLERS.load(name)(own))
     ).find

@@ -22,6 +22,7 @@ from app_server_protocol.v2 import server as wire
 
 if TYPE_CHECKING:
     from app_server.engine.client_services import Host
+    from app_server.engine.hooks.listed_hooks import ListedHooks
     from app_server.engine.support.lazy import Lazy
     from app_server.server.apis.api_services import ServerServices
     from app_server.server.apis.v2.loaded_threads import ReadingContext
@@ -78,6 +79,8 @@ class ThreadServices(Struct, frozen=True):
     server: ServerServices
     notifier: ThreadNotifier
     threads: Lazy[ThreadContext]
+    hooks: Lazy[ListedHooks]
+    """The hooks that this client has listed, to which it can agree."""
 
 
 class ThreadNotifier(Struct, frozen=True):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from pydantic import ValidationError
@@ -21,9 +22,7 @@ from app_server.engine.config.permission_profiles import (
     policy_named,
 )
 from app_server.engine.config.settings_service import UserSettings
-from app_server.engine.hooks import listed_hooks
 from app_server.engine.support.engine_errors import BeyondClientRights, InvalidSettings, VersionConflict
-from app_server.server.apis.api_services import Shared
 from app_server.server.apis.router import Route, constant, route
 from app_server.server.apis.v2.v2_errors import page_by_position
 from app_server.server.apis.v2.v2_services import ThreadServices
@@ -33,6 +32,10 @@ from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.v2 import config as wire
 from app_server_protocol.v2 import settings as choices
 from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.hooks.listed_hooks import ListedHooks
+    from app_server.engine.support.lazy import Lazy
 
 MODES = choices.CollaborationModeListResponse(
     data=(
@@ -133,14 +136,13 @@ def layer_name(layer: SettingsLayer, source: UserSettings) -> wire.ConfigLayerSo
 
 class WriteContext(Struct, frozen=True):
     config: UserSettings
-    shared: Shared
+    hooks: Lazy[ListedHooks]
 
     def with_files(self, writes: Sequence[tuple[str, Json, bool]]) -> Sequence[tuple[str, Json, bool]]:
         """Return the writes; where they agree to hooks, with the files that these name."""
         if not any(key.lstrip().startswith(HOOKS) for key, _, _ in writes):
             return writes
-        listed = self.shared.get(listed_hooks.ListedHooks, listed_hooks.ListedHooks)
-        return listed.completed(writes)
+        return self.hooks.get().completed(writes)
 
 
 async def config_value_write(
@@ -200,7 +202,7 @@ def _refused(code: str, message: str, field: str | None = None) -> RpcError:
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     config = services.server.config
-    writing = WriteContext(config, services.server.shared)
+    writing = WriteContext(config, services.hooks)
     return (
         route(wire.CONFIG_READ, config_read, config),
         route(wire.CONFIG_VALUE_WRITE, config_value_write, writing),

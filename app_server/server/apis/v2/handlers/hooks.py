@@ -93,5 +93,5 @@ def _shown(handler: HookHandler) -> wire.HookMetadata:
 
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     server = services.server
-    listed = server.shared.get(ListedHooks, ListedHooks)
-    return (route(wire.HOOKS_LIST, hooks_list, HooksContext(server.config, server.conversations, listed)),)
+    context = HooksContext(server.config, server.conversations, services.hooks.get())
+    return (route(wire.HOOKS_LIST, hooks_list, context),)
