@@ -15,14 +15,7 @@ from app_server.engine.config.client_limits import check_sandbox, temporary_fold
 from app_server.engine.config.config_values import RequestOverrides
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.context.custom_prompts import FOLDER, discover_prompts
-from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult, command_environment
-from app_server.engine.sandbox.exec.command_process import (
-    USUAL_SIZE,
-    Process,
-    TakeOutput,
-    TerminalSize,
-    hand_on,
-)
+from app_server.engine.sandbox.exec import command, command_process
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
@@ -37,6 +30,8 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from app_server.engine.context.skills.skill_catalog import SkillCatalog
+    from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult
+    from app_server.engine.sandbox.exec.command_process import Process, TakeOutput, TerminalSize
     from app_server.engine.workspace.files.search import FileSearch
     from app_server.engine.workspace.fs.client_files import ClientFiles
     from app_server.engine.workspace.fs.watching import FileWatcher, NotifyChanged
@@ -89,7 +84,7 @@ class Host(Struct, frozen=True):
         plan = self.runner.plan(policy, cwd, tmpdir=tmpdir)
         for notice in plan.notices if plan is not None else ():
             log.warning("a command of the client: %s", notice)
-        environment = command_environment(
+        environment = command.command_environment(
             config.permissions.environment,
             self.runner.environment_for_commands(self.settings.environment),
             plan=plan,
@@ -98,7 +93,7 @@ class Host(Struct, frozen=True):
         if wanted.terminal:
             environment.setdefault("TERM", TERMINAL_KIND)
         changed = {**environment, **(wanted.environment or {})}
-        return CommandSpec(
+        return command.CommandSpec(
             argv=wanted.argv,
             cwd=cwd,
             env={name: value for name, value in changed.items() if value is not None},
@@ -116,12 +111,12 @@ class Host(Struct, frozen=True):
         self, spec: CommandSpec, *, stdin: bool, terminal: bool, size: TerminalSize | None = None
     ) -> Process:
         """Start a command whose output is taken piece by piece."""
-        on_terminal = (size or USUAL_SIZE) if terminal else None
+        on_terminal = (size or command_process.USUAL_SIZE) if terminal else None
         return await self.runner.open_streamed(spec, stdin=stdin, terminal=on_terminal)
 
     async def follow(self, process: Process, take: TakeOutput, timeout_ms: int | None) -> int:
         """Pass on the output of an open command until it has ended; return its exit code. Raises LaunchError."""
-        return await hand_on(process, take, timeout_ms)
+        return await command_process.hand_on(process, take, timeout_ms)
 
     async def with_files(self, work: Callable[[ClientFiles], Result]) -> Result:
         """Run work with files in a thread. Raises OSError and FileRefused."""

@@ -28,10 +28,10 @@ MOST_TOKENS: Final = 500_000
 them is not found.
 """
 
-_TOKEN: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]++|[\]}]++', re.DOTALL)
+_TOKEN: Final = r'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{]++|[\]}]++'
 """A string, terminated or not, or brackets of one direction. Each character is inspected once."""
-_COLON: Final = re.compile(r"[ \t\r]*+:[ \t\r]*+")
-_ID: Final = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9]{1,20})[ \t\r]*+[,}]', re.DOTALL)
+_COLON: Final = r"[ \t\r]*+:[ \t\r]*+"
+_ID: Final = r'(?s)("[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9]{1,20})[ \t\r]*+[,}]'
 
 
 class MessageOutline(NamedTuple):
@@ -47,13 +47,14 @@ def read_outline(text: str) -> MessageOutline:
     ids: list[str | int | None] = []
     has_method = False
     depth = 0
-    for count, token in enumerate(_TOKEN.finditer(text)):
+    match_colon = re.compile(_COLON).match
+    for count, token in enumerate(re.finditer(_TOKEN, text)):
         kind = token[0][0]
         if kind in "[{":
             depth += len(token[0])
         elif kind in "]}":
             depth -= len(token[0])
-        elif depth == 1 and (colon := _COLON.match(text, token.end())):
+        elif depth == 1 and (colon := match_colon(text, token.end())):
             if token[0] == '"id"':
                 ids.append(_id_at(text, colon.end()))
             has_method |= token[0] == '"method"'
@@ -92,7 +93,7 @@ def nested_too_deeply(value: Json) -> bool:
 
 
 def _id_at(text: str, start: int) -> str | int | None:
-    found = _ID.match(text, start)
+    found = re.compile(_ID).match(text, start)
     try:
         value = json.loads(found[1]) if found else None
     except ValueError:

@@ -4,8 +4,7 @@ Rows come from four sources: the bundled catalogue (`engine.model.catalogue`), a
 login gets from its provider, and tables of the settings.
 """
 
-from __future__ import annotations
-
+# Annotations are no texts in this module: msgspec would compile each of them at the start of a server.
 import re
 from collections.abc import Mapping
 from enum import StrEnum

@@ -28,7 +28,7 @@ BUNDLES = (
 another system.
 """
 
-_HASHED_NAME = re.compile(r"[0-9a-f]{8}\.[0-9]")
+_HASHED_NAME = r"[0-9a-f]{8}\.[0-9]"
 """Pattern of the file names by which OpenSSL finds a certificate in a folder."""
 
 
@@ -77,7 +77,7 @@ def _system_store() -> ssl.SSLContext:
 
 def _holds_certificates(folder: str) -> bool:
     try:
-        return any(map(_HASHED_NAME.fullmatch, os.listdir(folder)))
+        return any(map(re.compile(_HASHED_NAME).fullmatch, os.listdir(folder)))
     except OSError:
         return False
 

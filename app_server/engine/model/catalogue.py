@@ -14,8 +14,7 @@ A name finds its row in this order, without regard to case:
 5. `UNKNOWN`.
 """
 
-from __future__ import annotations
-
+# Annotations are no texts in this module: msgspec would compile each of them at the start of a server.
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -132,14 +131,18 @@ _VARIANT: Final = (
 gateways.
 """
 
-_GATEWAY: Final = r"(?:(?:us|eu|apac|global)\.)?(?:openai|anthropic|google|meta|mistral|deepseek|qwen)\."
+_REGIONS: Final = frozenset(("us", "eu", "apac", "global"))
+_MAKERS: Final = frozenset(("openai", "anthropic", "google", "meta", "mistral", "deepseek", "qwen"))
 
 
 def without_gateway(name: str) -> str:
     """Return a name without the prefixes of gateways. Dots in a version of Claude count as hyphens."""
     bare = name.rpartition("/")[2]
-    if "." in bare:
-        bare = re.sub(f"^(?:{_GATEWAY})", "", bare)
+    first, _, rest = bare.partition(".")
+    if first in _REGIONS:
+        first, _, rest = rest.partition(".")
+    if first in _MAKERS and rest:
+        bare = rest
     return re.sub(r"(?<=\d)\.(?=\d)", "-", bare) if bare.startswith("claude") else bare
 
 

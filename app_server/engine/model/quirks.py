@@ -9,8 +9,7 @@ They come from three places, each of which overrides the one before:
 No code outside of this module and that file names a provider.
 """
 
-from __future__ import annotations
-
+# Annotations are no texts in this module: msgspec would compile each of them at the start of a server.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -136,7 +135,9 @@ class ProviderRow(Struct, frozen=True, kw_only=True):
 
 
 _FLAGS: Final = frozenset(
-    field.name for field in msgspec.structs.fields(Quirks) if isinstance(field.default, bool)
+    name
+    for name, default in zip(Quirks.__struct_fields__, Quirks.__struct_defaults__, strict=True)
+    if isinstance(default, bool)
 )
 
 

@@ -34,8 +34,8 @@ OLDER_EVENTS: Final = frozenset(
     )
 )
 """Events about items that have lines of their own in the paginated form."""
-_JOURNALED: Final = re.compile(
-    rb'\{"timestamp":"[^"\\]{0,40}","type":"response_item","after":(\d{1,15}),"payload":(\{.*\})\}', re.DOTALL
+_JOURNALED: Final = (
+    rb'(?s)\{"timestamp":"[^"\\]{0,40}","type":"response_item","after":(\d{1,15}),"payload":(\{.*\})\}'
 )
 _RECORD_START: Final = b'{"timestamp":'
 _EDGES: Final = b"\0 \t\r\xef\xbb\xbf"
@@ -166,7 +166,7 @@ class JournalLine(Struct, frozen=True):
 
 
 def parse_journal_line(line: bytes) -> JournalLine | None:
-    match = _JOURNALED.fullmatch(line)
+    match = re.fullmatch(_JOURNALED, line)
     raw = parse_object(match[2]) if match else None
     item = parse_response_item(raw) if raw is not None else None
     if match is None or item is None or isinstance(item, OtherItem):

@@ -35,7 +35,7 @@ _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 
 """Allowed bit depths of a PNG by its colour type."""
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """Passes of an interlaced PNG: the first column and row, and the steps to the next ones."""
-_JPEG_MARKER = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
+_JPEG_MARKER = rb"\xff+[^\x00\xff\xd0-\xd7]"
 """Pattern of a marker after data without segments; it matches neither a stuffed byte nor a restart."""
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
@@ -149,9 +149,10 @@ def _inflated(data: bytes, most: int, *, checksum: bool) -> int:
 
 # --- the others
 def _is_jpeg(data: bytes) -> bool:
+    pattern = re.compile(_JPEG_MARKER)
     place, has_frame, has_scan = 2, False, False
     while True:
-        marker = _JPEG_MARKER.search(data, place) if has_scan else _JPEG_MARKER.match(data, place)
+        marker = pattern.search(data, place) if has_scan else pattern.match(data, place)
         if marker is None:
             return False
         kind, place = marker[0][-1], marker.end()

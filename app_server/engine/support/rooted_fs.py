@@ -33,7 +33,7 @@ MAX_LINKS = 40
 READ_SIZE = 1 << 20
 
 PROCESSES = "/proc"
-_OF_A_PROCESS = re.compile(r"/proc/\d+/")
+_OF_A_PROCESS = r"/proc/\d+/"
 
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = _LIST
@@ -309,7 +309,7 @@ def _shows_a_process(descriptor: int, status: os.stat_result) -> bool:
     try:
         if os.stat(PROCESSES).st_dev != status.st_dev:
             return False
-        return _OF_A_PROCESS.match(os.readlink(f"{PROCESSES}/self/fd/{descriptor}")) is not None
+        return re.match(_OF_A_PROCESS, os.readlink(f"{PROCESSES}/self/fd/{descriptor}")) is not None
     except OSError:  # a system without /proc
         return False
 

@@ -32,8 +32,8 @@ MAX_IMAGES = 20 * 1024 * 1024
 """Maximum size of the images of one answer, in characters."""
 MOST_PARTS = 256
 RESERVED_PREFIX = "mcp__"
-_NAME = re.compile(r"[a-zA-Z0-9_-]+")
-_ADDRESS = re.compile(r"data:image/[\w.+-]+;base64,|https?://", re.IGNORECASE)
+_NAME = r"[a-zA-Z0-9_-]+"
+_ADDRESS = r"(?i)data:image/[\w.+-]+;base64,|https?://"
 
 
 class DynamicTool:
@@ -120,7 +120,7 @@ def checked_tools(tools: Sequence[ClientTool], reserved: Iterable[str]) -> tuple
 def _check_name(name: str, what: str) -> None:
     if not name:
         raise ConversationError(f"{what} must not be empty")
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(_NAME, name):
         raise ConversationError(f"{what} must match ^[a-zA-Z0-9_-]+$: {name[:MAX_NAME]}")
 
 
@@ -150,7 +150,7 @@ def _bounded(parts: Sequence[InputText | InputImage]) -> Iterator[InputText | In
                 text_left = max(text_left - len(part.text), 0)
                 yield InputText(text=text)
             case InputImage(image_url=url):
-                if not _ADDRESS.match(url):
+                if not re.match(_ADDRESS, url):
                     yield InputText(text="[an image was left out: its address is no data URL of an image]")
                 elif len(url) > image_left:
                     yield InputText(text=f"[an image was left out: it has {len(url)} characters]")

@@ -9,20 +9,25 @@ the turn that opened it. For the model, the output is kept until its next poll.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
 from msgspec import Struct
 
 from app_server.engine.approvals.consent import Rights
-from app_server.engine.sandbox.exec.command import ExecResult
-from app_server.engine.sandbox.exec.pty import SESSION_CAP, PtySession
-from app_server.engine.sandbox.exec.streams import HeadTail, ProcessUsage, usage_of
+from app_server.engine.sandbox.exec import command, streams
+from app_server.engine.sandbox.exec import pty as terminal_session
 from app_server.engine.sandbox.launcher import descendants
 from app_server.engine.tools.tool_events import BegunItem, OutputDeltas, TurnEvents, decode, finished_command
 from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.items import CommandExecution, ItemStatus
 from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.sandbox.exec.command import ExecResult
+    from app_server.engine.sandbox.exec.pty import PtySession
+    from app_server.engine.sandbox.exec.streams import ProcessUsage
 
 MOST = 64
 """Maximum number of open terminals. Beyond it, a terminal that has ended is closed, otherwise the least recently
@@ -58,7 +63,7 @@ class Terminal:
         self.end_emitted = False
         self.last_usage: ProcessUsage | None = None
         """Resource usage at the last measurement."""
-        self.output = HeadTail(SESSION_CAP)
+        self.output = streams.HeadTail(terminal_session.SESSION_CAP)
         """All output of the command, for its end event."""
         self.deltas = OutputDeltas(item.id, lambda output: self.teller().emit_under(self.turn_id, output))
         pty.on_output = self._take
@@ -113,7 +118,7 @@ class Terminal:
 
     def _result(self) -> ExecResult:
         output, code = self.output.value(), self.pty.exit_code
-        return ExecResult(
+        return command.ExecResult(
             exit_code=-1 if code is None else code,
             stdout=output,
             stderr=b"",
@@ -268,7 +273,7 @@ def look_at_terminals(terminals: Sequence[Terminal]) -> list[TerminalUsage | Non
     found: list[TerminalUsage | None] = []
     for terminal in terminals:
         root = terminal.pty.process.root
-        usage = None if root is None else usage_of(root, table)
+        usage = None if root is None else streams.usage_of(root, table)
         found.append(None if usage is None else _shown(terminal, usage))
     return found
 

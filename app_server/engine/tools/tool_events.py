@@ -7,14 +7,16 @@ number of events while the command runs, and in the item at its end. Pure.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from app_server.engine.context.text_for_model import STANDARD_OUTPUT, OutputLimit, command_output
-from app_server.engine.sandbox.exec.command import ExecResult
 from app_server_protocol.engine.events import CommandOutput, EngineEvent
 from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.items import CommandExecution, Item, ItemStatus
 from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.sandbox.exec.command import ExecResult
 
 
 class BegunItem(Protocol):

@@ -16,7 +16,6 @@ from app_server.engine.approvals.consent import EVERYTHING
 from app_server.engine.sandbox.exec.pty import PtySession
 from app_server.engine.sandbox.exec.streams import CommandRoot, ProcessUsage, usage_of
 from app_server.engine.sandbox.launcher import descendants
-from app_server.engine.tools import terminals
 from app_server.engine.tools.orchestrator import Command, run_command
 from app_server.engine.tools.terminals import MOST, Terminal, Terminals, look_at_terminals
 from app_server.engine.tools.tool_base import ToolFailure
@@ -276,7 +275,7 @@ def test_shares_are_of_the_time_since_the_look_before(monkeypatch: pytest.Monkey
             None,
         ]
     )
-    monkeypatch.setattr(terminals, "usage_of", lambda root, table: next(looks))
+    monkeypatch.setattr("app_server.engine.sandbox.exec.streams.usage_of", lambda root, table: next(looks))
     one = terminal(CommandRoot(7, is_supervisor=False))
     told = [look_at_terminals([one])[0] for _ in range(5)]
     assert [each and (each.cpu_percent, each.rss_kb) for each in told] == [

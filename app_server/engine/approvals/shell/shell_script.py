@@ -131,7 +131,7 @@ OPERATORS = frozenset({"&&", "||", ";", "|"})
 
 _JOINING = ("program", "list", "pipeline")
 _SHELLS = frozenset(folder + name for name in ("bash", "zsh", "sh") for folder in ("", "/bin/", "/usr/bin/"))
-_PLAIN_WORD = re.compile(r"[\w@%+:,./-][\w@%+=:,./-]*")
+_PLAIN_WORD = r"[\w@%+:,./-][\w@%+=:,./-]*"
 """Pattern of a word without quote, glob, brace, tilde, caret, escape, expansion or comment. `=` is not allowed as the
 first character, where zsh expands it.
 """
@@ -218,7 +218,7 @@ class _PlainReader:
         self._at = node.end_byte
         match node.type:
             case "word" | "number":
-                return text if _PLAIN_WORD.fullmatch(text) or text == "!" else None
+                return text if re.fullmatch(_PLAIN_WORD, text) or text == "!" else None
             case "raw_string":
                 return text[1:-1]
             case "string":

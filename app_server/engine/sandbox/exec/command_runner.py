@@ -10,32 +10,37 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 
-from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult, OnOutput
-from app_server.engine.sandbox.exec.command_process import (
-    USUAL_SIZE,
-    Process,
-    TerminalSize,
-    run_to_end,
-    start,
+from app_server.engine.sandbox import inspect, make_plan
+from app_server.engine.sandbox.exec import (
+    command,
+    command_process,
+    launcher_process,
+    probe,
+    pty,
+    service,
+    shell_setup,
 )
-from app_server.engine.sandbox.exec.launcher_process import LauncherProcess
-from app_server.engine.sandbox.exec.probe import SandboxBackend
-from app_server.engine.sandbox.exec.pty import PtySession
-from app_server.engine.sandbox.exec.service import ServiceProcess, open_service
-from app_server.engine.sandbox.exec.shell_setup import LoginShells, Programs, program_folders
-from app_server.engine.sandbox.exec.streams import STREAM_CAP
-from app_server.engine.sandbox.inspect import inspect
-from app_server.engine.sandbox.make_plan import make_approved_plan, make_plan
 from app_server.engine.sandbox.plan import NOTHING_KEPT, KeptFolders, KnownFolders, SandboxFacts, SandboxPlan
 from app_server.engine.sandbox.roots import ConversationRoots, ServerRoots
 from app_server.engine.support.engine_errors import CoreError
+from app_server.engine.support.limits import Limits
 from app_server.engine.support.real_path import real_path, within
 from app_server_protocol.policy import SandboxPolicy
+
+if TYPE_CHECKING:
+    from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult, OnOutput
+    from app_server.engine.sandbox.exec.command_process import Process, TerminalSize
+    from app_server.engine.sandbox.exec.launcher_process import LauncherProcess
+    from app_server.engine.sandbox.exec.probe import SandboxBackend
+    from app_server.engine.sandbox.exec.pty import PtySession
+    from app_server.engine.sandbox.exec.service import ServiceProcess
+    from app_server.engine.sandbox.exec.shell_setup import LoginShells, Programs
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +58,7 @@ class CommandRunner:
         python: str,
         home: str,
         environment: Mapping[str, str],
-        output_cap: int = STREAM_CAP,
+        output_cap: int = Limits().output_bytes,
         kept: KeptFolders = NOTHING_KEPT,
         known: Callable[[], KnownFolders] = KnownFolders,
     ) -> None:
@@ -62,13 +67,27 @@ class CommandRunner:
         self._kept, self._known = kept, known
         self.roots = ServerRoots()
         """Writable roots of all conversations of this server."""
-        self._launcher = LauncherProcess(python, environment)
-        self.sandbox = SandboxBackend(self._launcher, python, home, sys.platform)
-        self._programs = Programs(python, home)
-        self._login_shells = LoginShells(home)
+        self._environment = environment
         self._running: list[CommandSpec | None] = []
         """Specs of the running commands. None stands for a run that only records the start of a login shell."""
         self._tasks = anyio.create_task_group()
+
+    # Made for the first command, so that a turn without one loads no module for them.
+    @cached_property
+    def _launcher(self) -> LauncherProcess:
+        return launcher_process.LauncherProcess(self.python, self._environment)
+
+    @cached_property
+    def sandbox(self) -> SandboxBackend:
+        return probe.SandboxBackend(self._launcher, self.python, self.home, sys.platform)
+
+    @cached_property
+    def _programs(self) -> Programs:
+        return shell_setup.Programs(self.python, self.home)
+
+    @cached_property
+    def _login_shells(self) -> LoginShells:
+        return shell_setup.LoginShells(self.home)
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
@@ -120,7 +139,7 @@ class CommandRunner:
         `roots` are those of the conversation; without them, names are resolved now. `tmpdir` is the $TMPDIR of the
         client for whom the command is run.
         """
-        plan = make_plan(policy, self._facts(policy, cwd, roots, tmpdir))
+        plan = make_plan.make_plan(policy, self._facts(policy, cwd, roots, tmpdir))
         if plan is not None:
             self.roots.written.update(plan.written)
         return plan
@@ -136,12 +155,12 @@ class CommandRunner:
         """Return the plan for a command that the user allowed to run without the sandbox. It is None unless the policy
         hides files, because no approval reveals those. Reads the disk.
         """
-        return make_approved_plan(policy, self._facts(policy, cwd, roots, tmpdir))
+        return make_plan.make_approved_plan(policy, self._facts(policy, cwd, roots, tmpdir))
 
     def _facts(
         self, policy: SandboxPolicy, cwd: str, roots: ConversationRoots | None, tmpdir: str | None
     ) -> SandboxFacts:
-        return inspect(
+        return inspect.inspect(
             policy,
             cwd,
             home=self.home,
@@ -149,7 +168,7 @@ class CommandRunner:
             tmpdir=tmpdir,
             known=self._known(),
             kept=self._kept,
-            programs=lambda: program_folders(self.python, self.home),
+            programs=lambda: shell_setup.program_folders(self.python, self.home),
         )
 
     async def run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
@@ -158,10 +177,15 @@ class CommandRunner:
         with self._counted(begun):
             return await self._run(begun, on_output)
 
-    async def open_session(self, spec: CommandSpec, size: TerminalSize = USUAL_SIZE) -> PtySession:
-        """Start a command on its own terminal. The caller closes the session. `timeout_ms` is ignored."""
+    async def open_session(self, spec: CommandSpec, size: TerminalSize | None = None) -> PtySession:
+        """Start a command on its own terminal, of the usual size if none is given. The caller closes the session.
+        `timeout_ms` is ignored.
+        """
         begun, confinement = await self.sandbox.confine(await self._begun_early(spec))
-        session = PtySession(await start(self._launcher, begun, confinement, size=size, background=True))
+        size = size or command_process.USUAL_SIZE
+        session = pty.PtySession(
+            await command_process.start(self._launcher, begun, confinement, size=size, background=True)
+        )
         self._tasks.start_soon(self._serve_session, session, begun, name="terminal session")
         return session
 
@@ -172,17 +196,19 @@ class CommandRunner:
         none of its processes is left, even without a sandbox. `timeout_ms` is ignored.
         """
         spec, confinement = await self.sandbox.confine(spec)
-        return await start(self._launcher, spec, confinement, stdin=stdin, size=terminal)
+        return await command_process.start(self._launcher, spec, confinement, stdin=stdin, size=terminal)
 
     async def open_service(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:
         """Start a program that serves this server, with the user's rights and exactly this environment. Raises
         LaunchError.
         """
-        return await open_service(self._launcher, CommandSpec(argv=tuple(argv), env=env, cwd=cwd))
+        spec = command.CommandSpec(argv=tuple(argv), env=env, cwd=cwd)
+        return await service.open_service(self._launcher, spec)
 
     async def close(self) -> None:
         """End the launcher and every process that it started."""
-        await self._launcher.close()
+        if "_launcher" in vars(self):
+            await self._launcher.close()
 
     @contextmanager
     def _counted(self, spec: CommandSpec | None) -> Iterator[None]:
@@ -202,7 +228,9 @@ class CommandRunner:
 
     async def _run(self, spec: CommandSpec, on_output: OnOutput) -> ExecResult:
         begun, confinement = await self.sandbox.confine(spec)
-        return await run_to_end(self._launcher, begun, confinement, on_output, self.output_cap)
+        return await command_process.run_to_end(
+            self._launcher, begun, confinement, on_output, self.output_cap
+        )
 
     async def _record_login_shell(self, spec: CommandSpec) -> None:
         async def run_silently(recording: CommandSpec) -> ExecResult:

@@ -133,7 +133,7 @@ class SessionAdapter:
         return self._updates.taken()
 
 
-_DATA_URL: Final = re.compile(r"data:(image/[\w.+-]+);base64,(.*)", re.DOTALL)
+_DATA_URL: Final = r"(?s)data:(image/[\w.+-]+);base64,(.*)"
 
 
 def replayed(stored: StoredConversation, session_id: str, client: AcpClient) -> Iterator[Message]:
@@ -171,7 +171,7 @@ def user_message(item: UserMessage, updates: SessionUpdates) -> None:
                 if text:
                     updates.whole_text(Speaker.USER, item.id, text)
             case ImageInput():
-                image = _DATA_URL.fullmatch(part.image_url)
+                image = re.fullmatch(_DATA_URL, part.image_url)
                 if image is not None:
                     block = {"type": "image", "mimeType": image[1], "data": image[2]}
                     updates.block(Speaker.USER, item.id, block)

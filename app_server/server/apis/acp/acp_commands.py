@@ -49,8 +49,8 @@ def _shown(name: str, description: str, hint: str | None) -> dict[str, Json]:
 PREFIX: Final = "prompts:"
 """Prefix of a user's prompt whose name is also the name of a command of the server."""
 
-_COMMAND: Final = re.compile(r"/([\w.:-]+)(?:\s+(.*))?", re.DOTALL)
-_BRANCH: Final = re.compile(r"(?!-)[\w./@+-]{1,200}")
+_COMMAND: Final = r"(?s)/([\w.:-]+)(?:\s+(.*))?"
+_BRANCH: Final = r"(?!-)[\w./@+-]{1,200}"
 
 INIT_PROMPT: Final = """\
 Write a file AGENTS.md for this repository: a guide for people and agents who contribute to it. If there is one \
@@ -94,7 +94,7 @@ class CommandList(Struct, frozen=True):
 
     def find(self, text: str) -> BuiltinCommand | PromptCommand | None:
         """Return the command that a prompt with this text names; None if the prompt is for the model."""
-        match = _COMMAND.fullmatch(text.strip())
+        match = re.fullmatch(_COMMAND, text.strip())
         if match is None:
             return None
         name, rest = match[1], (match[2] or "").strip()
@@ -131,5 +131,5 @@ def review_request(command: BuiltinCommand) -> ReviewRequest:
 
 def _require_revision(text: str, expected: str) -> None:
     """Check the name of a revision, because it becomes part of a command line that the model reads."""
-    if not _BRANCH.fullmatch(text):
+    if not re.fullmatch(_BRANCH, text):
         raise BadArguments(expected)

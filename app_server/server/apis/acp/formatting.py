@@ -22,14 +22,14 @@ from app_server_protocol.engine.items import FileTexts
 TITLE: Final = 80
 CALL_TITLE: Final = 120
 
-_CONTROL: Final = re.compile(
+_CONTROL: Final = (
     r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"  # operating system commands: titles and links
     r"|\x1b[PX^_][^\x1b]*(?:\x1b\\)?"
     r"|\x1b\[[0-?]*[ -/]*[@-~]?"
     r"|\x1b[ -/]*[0-~]?"
     r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
-_TICKS: Final = re.compile(r"`{3,}")
+_TICKS: Final = r"`{3,}"
 LONGEST_READ: Final = 1 << 16
 """Maximum length of the part of a text that is searched for its first line, in characters."""
 
@@ -43,7 +43,7 @@ def one_line(text: str, limit: int = TITLE) -> str:
 def plain_output(text: str) -> str:
     """Return output without terminal control sequences; of a line that was overwritten, its last state."""
     if "\x1b" in text or not text.isprintable():
-        text = _CONTROL.sub("", text)
+        text = re.sub(_CONTROL, "", text)
         if "\r" in text:
             text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return text
@@ -51,7 +51,7 @@ def plain_output(text: str) -> str:
 
 def fenced(text: str, language: str = "") -> str:
     """Return a fenced block, with a fence that the text cannot end."""
-    longest = max((len(run) for run in _TICKS.findall(text)), default=2)
+    longest = max((len(run) for run in re.findall(_TICKS, text)), default=2)
     fence = "`" * (longest + 1)
     end = "" if text.endswith("\n") else "\n"
     return f"{fence}{language}\n{text}{end}{fence}"
@@ -62,7 +62,7 @@ WHOLE: Final = 64 * 1024
 CONTEXT: Final = 3
 """Number of lines shown around a change of a longer file."""
 
-_HUNK: Final = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK: Final = r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@"
 
 
 def diffs_of(changes: Mapping[str, FileChange], texts: Mapping[str, FileTexts]) -> tuple[DiffOfCall, ...]:
@@ -131,7 +131,7 @@ def _place(path: str, change: FileChange) -> ToolCallLocation:
 
 def _first_changed(diff: str) -> int | None:
     """Return the first changed line in the new text, counted from 1; None if only the name changed."""
-    head = _HUNK.match(diff)
+    head = re.match(_HUNK, diff)
     if head is None:
         return None
     line = int(head[3])

@@ -30,10 +30,10 @@ from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInp
 from app_server_protocol.ids import is_unicode
 from app_server_protocol.rpc_errors import RpcError, invalid_params
 
-_IMAGE_TYPE: Final = re.compile(r"image/[A-Za-z0-9.+-]{1,40}")
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")
+_IMAGE_TYPE: Final = r"image/[A-Za-z0-9.+-]{1,40}"
+_BASE64: Final = r"[A-Za-z0-9+/\s]*={0,2}\s*"
 _IMAGE_FILES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-_LANGUAGE: Final = re.compile(r"[A-Za-z0-9+#-]{1,20}")
+_LANGUAGE: Final = r"[A-Za-z0-9+#-]{1,20}"
 
 
 def engine_inputs(blocks: Sequence[ContentBlock], cwd: str) -> tuple[UserInput, ...]:
@@ -82,9 +82,9 @@ def _image(block: wire.ImageBlock) -> UserInput:
 
 
 def _data_url(mime_type: str, data: str) -> str:
-    if not _IMAGE_TYPE.fullmatch(mime_type):
+    if not re.fullmatch(_IMAGE_TYPE, mime_type):
         raise _unsupported_block(f"{one_line(mime_type)} is no type of image")
-    if not _BASE64.fullmatch(data):
+    if not re.fullmatch(_BASE64, data):
         raise _unsupported_block("the data of an image is not base64")
     return f"data:{mime_type};base64,{''.join(data.split())}"
 
@@ -104,12 +104,12 @@ def _resource(resource: wire.ResourceContents, cwd: str) -> UserInput:
     where = shown_address(resource.uri, cwd)
     if resource.text is not None:
         suffix = os.path.splitext(where)[1].removeprefix(".")
-        language = suffix if _LANGUAGE.fullmatch(suffix) else ""
+        language = suffix if re.fullmatch(_LANGUAGE, suffix) else ""
         return TextInput(text=f"Context from {where}:\n{fenced(resource.text, language)}\n")
     if resource.blob is None:
         raise _unsupported_block("a resource has neither text nor data")
     kind = resource.mime_type or ""
-    if _IMAGE_TYPE.fullmatch(kind):
+    if re.fullmatch(_IMAGE_TYPE, kind):
         return ImageInput(image_url=_data_url(kind, resource.blob))
     size = len(resource.blob) * 3 // 4
     return TextInput(
