@@ -27,9 +27,10 @@ from app_server.engine.session.user_input import check_schema, user_words
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.engine.tools.tool_base import DiskChanges, EditorAccess, EditorFiles
+from app_server.engine.turn.outbox import ReleasedEvents
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.events import Goal, SessionEvent
+from app_server_protocol.engine.events import Goal
 from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch, ThreadSettings
 from app_server_protocol.engine.token_usage import TokenUsageInfo
 from app_server_protocol.event_items import SentInput
@@ -223,13 +224,10 @@ class SessionHandle:
         """Carry out commands until `Close` or cancellation."""
         await self._session.run()
 
-    async def events(self) -> list[SessionEvent]:
-        """Return the events since the last call, waiting for the first; empty once the session has ended."""
-        return await self._services.outbox.take()
-
-    def give_back(self, events: Sequence[SessionEvent]) -> None:
-        """Put back events that were taken and that no subscriber wants any more; the next call returns them first."""
-        self._services.outbox.give_back(events)
+    @property
+    def events(self) -> ReleasedEvents:
+        """Events of the conversation that were not taken yet."""
+        return self._services.outbox.released
 
     def store(self) -> None:
         """Write the events emitted so far to the rollout."""

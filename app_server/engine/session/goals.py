@@ -55,7 +55,7 @@ class GoalState(Struct):
     _counted: TokenUsage = msgspec.field(default_factory=TokenUsage)
     """Usage of the conversation that is already counted."""
     _since: float | None = None
-    """Time up to which the current turn is counted; None if no turn runs."""
+    """Time up to which the current turn is counted, if one runs; None before the first."""
     _worked_on: bool = False
     """Whether the goal was open at that time: the reply that completes it counts, too."""
     _calls: bool = False
@@ -115,17 +115,21 @@ class GoalState(Struct):
     def turn_begins(self, used: TokenUsage, clock: float, *, asked_for: bool) -> None:
         """Record the start of a turn. `asked_for`: the user asked for it, not the goal."""
         self._counted, self._since, self._calls = used, clock, False
-        self._worked_on = self._is_open
+        self._worked_on = self.goal is not None and self._is_open
         if asked_for:
             self.awake, self._turns_without_a_call = True, 0
 
     def count(self, used: TokenUsage, clock: float, now: int, *, calls: bool) -> Goal | None:
         """Count a reply of the model. Return the goal if it has changed, else None."""
         self._calls = self._calls or calls
+        goal = self.goal
+        if goal is None:  # one that a later reply creates is counted from here on
+            self._counted, self._since, self._worked_on = used, clock, False
+            return None
         tokens, seconds = self._news(used, clock)
-        goal, counts = self.goal, self._is_open or self._worked_on
+        counts = self._is_open or self._worked_on
         self._worked_on = self._is_open
-        if goal is None or not counts or (tokens <= 0 and seconds <= 0):
+        if not counts or (tokens <= 0 and seconds <= 0):
             return None
         counted = replace(
             goal,

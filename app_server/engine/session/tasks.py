@@ -292,11 +292,14 @@ def _keep_words(task: SessionTask) -> None:
 
 
 def _complete(task: SessionTask, outcome: str | TurnError | None) -> None:
+    has_goal = task.turn.services.state.goals.goal is not None
     if isinstance(outcome, TurnError):
-        turn_ends(task.turn, error=outcome if task.kind is TurnKind.REGULAR else None)
+        if has_goal:
+            turn_ends(task.turn, error=outcome if task.kind is TurnKind.REGULAR else None)
         task.emitter.turn_ended(TurnStatus.FAILED, error=outcome)
     else:
-        turn_ends(task.turn)
+        if has_goal:
+            turn_ends(task.turn)
         task.emitter.turn_ended(TurnStatus.COMPLETED, last_agent_message=outcome)
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -24,6 +23,7 @@ from app_server_protocol.base import tag_of
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
+from app_server_protocol.engine.item_text import ItemText, Part
 from app_server_protocol.engine.legacy import legacy_event, legacy_events
 from app_server_protocol.engine.notices import TokenUsageUpdated, UndoCompleted
 from app_server_protocol.events.msg import EventMsg
@@ -50,9 +50,6 @@ ALWAYS = (
 )
 """Items whose older events are stored with and without identity."""
 
-DELTAS: Final = events.AgentMessageDelta, events.ReasoningSummaryDelta, events.ReasoningTextDelta
-"""Types of deltas, which are most events. Only the journal stores them."""
-
 
 def stored_events(
     event: events.SessionEvent, *, identity: bool, paginated: str | None = None
@@ -61,8 +58,6 @@ def stored_events(
     its file has the paginated form, which always has identity; None for another form.
     """
     inner, identity = event.event, identity or paginated is not None
-    if isinstance(inner, DELTAS):
-        return ()
     match inner:
         case events.ItemCompleted() if paginated is not None:
             return _paginated_item(inner, event.turn_id, paginated)
@@ -251,66 +246,92 @@ class TextPiece(Struct, frozen=True):
         return json.dumps(said, separators=(",", ":")).encode("ascii")
 
 
-class _GrowingText(Struct):
+class _Followed(Struct):
+    """Offsets of the journal in one text."""
+
+    text: ItemText
+    seen: int = 0
+    """Offset up to which clients may have been sent the text."""
+    written: int = 0
+    """Offset up to which the journal has the text."""
+    at: int = 0
+    """Number of characters before `written`."""
+
+
+class _OpenItem(Struct):
+    """An item that has begun and not ended."""
+
     begun: events.ItemStarted
     turn: str | None = None
-    deltas: list[events.Delta] = msgspec.field(default_factory=list)
-    """Deltas that the journal lacks; `size` is their size in bytes."""
+    parts: dict[Part, _Followed] = msgspec.field(default_factory=dict)
     size: int = 0
-    written: dict[tuple[bool, int], int] = msgspec.field(default_factory=dict)
-    """Number of characters that the journal has, by part."""
+    """Size of the text that the journal lacks, in bytes."""
+    is_written: bool = False
+    """Whether the journal has text of the item."""
+
+    def grow(self, event: events.ItemTextGrown) -> int:
+        """Follow a text up to the offset of the event. Return the size of the text that is new, in bytes."""
+        followed = self.parts.get(event.part)
+        if followed is None:
+            followed = self.parts[event.part] = _Followed(event.text)
+        size = 0
+        for piece in event.text.pieces[followed.seen : event.end]:
+            size += len(piece) if piece.isascii() else len(piece.encode("utf-8", "surrogatepass"))
+        followed.seen = max(followed.seen, event.end)
+        self.size += size
+        return size
 
     def pieces(self) -> Iterator[TextPiece]:
         """Yield the pieces that the journal lacks. They count as written from then on."""
-        for part, deltas in groupby(self.deltas, _part):
-            text, at = "".join(each.delta for each in deltas), self.written.get(part, 0)
+        for part, followed in self.parts.items():
+            if followed.written == followed.seen:
+                continue
             begun: dict[str, Json] | None = None
-            if not self.written:
+            if not self.is_written:
                 item = items.item_to_value(self.begun.item)
                 begun = {"item": item, "started_at_ms": self.begun.at_ms}
-            self.written[part] = at + len(text)
+            text, at = followed.text.text(followed.written, followed.seen), followed.at
+            followed.written, followed.at, self.is_written = followed.seen, at + len(text), True
             yield TextPiece(self.turn, self.begun.item.id, text, at, *part, begun)
-        self.deltas, self.size = [], 0
-
-
-def _part(delta: events.Delta) -> tuple[bool, int]:
-    summary = isinstance(delta, events.ReasoningSummaryDelta)
-    return summary, 0 if isinstance(delta, events.AgentMessageDelta) else delta.index
+        self.size = 0
 
 
 class StreamJournal(Struct):
-    """The text of all items that have begun and not ended."""
+    """Follows the texts of all items that have begun and not ended. Their pieces go to the journal as JSON."""
 
     waiting: int = 0
     """Size of the text that the journal lacks, in bytes."""
     is_due: bool = False
     """Whether the journal has to be written before anything else is sent to clients."""
-    _open: dict[tuple[str | None, str], _GrowingText] = msgspec.field(default_factory=dict)
+    _open: dict[tuple[str | None, str], _OpenItem] = msgspec.field(default_factory=dict)
     _ended: list[TextPiece] = msgspec.field(default_factory=list)
 
     def take(self, emitted: Iterable[events.SessionEvent], *, identity: bool) -> None:
+        """Follow all events before they are released. `identity` says whether turns are stored with their ids."""
         for event in emitted:
             turn, inner = event.turn_id, event.event
-            if isinstance(inner, DELTAS):
-                growing = self._open.get((turn, inner.item_id))
-                if growing is not None:
-                    growing.deltas.append(inner)
-                    text = inner.delta
-                    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-                    growing.size += size
-                    self.waiting += size
+            if isinstance(inner, events.ItemTextGrown):
+                self.follow(event)
             elif isinstance(inner, events.ItemStarted):
                 if isinstance(inner.item, items.AgentMessage | items.Reasoning | items.Plan):
-                    self._open[turn, inner.item.id] = _GrowingText(inner, turn if identity else None)
+                    self._open[turn, inner.item.id] = _OpenItem(inner, turn if identity else None)
             elif isinstance(inner, events.ItemCompleted):
                 self._end(turn, inner.item.id)
-        self.is_due = self.is_due or self.waiting >= MOST_UNKEPT
+
+    def follow(self, event: events.SessionEvent) -> None:
+        """Follow how far a text has grown; it may have been followed further already."""
+        grown = event.event
+        if isinstance(grown, events.ItemTextGrown):
+            item = self._open.get((event.turn_id, grown.item_id))
+            if item is not None:
+                self.waiting += item.grow(grown)
+                self.is_due = self.is_due or self.waiting >= MOST_UNKEPT
 
     def _end(self, turn: str | None, item_id: str) -> None:
         growing = self._open.pop((turn, item_id), None)
         if growing is not None:
             self.waiting -= growing.size
-            if growing.written:
+            if growing.is_written:
                 self._ended.append(TextPiece(growing.turn, item_id, ended=True))
                 self.is_due = True
 
@@ -325,4 +346,4 @@ class StreamJournal(Struct):
     @property
     def is_kept(self) -> bool:
         """Whether the journal has text of an unfinished item."""
-        return any(growing.written for growing in self._open.values())
+        return any(growing.is_written for growing in self._open.values())

@@ -34,7 +34,8 @@ from app_server.engine.storage.stored_item_lines import ITEM_COMPLETED, TURN_ITE
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnAbortReason
-from app_server_protocol.engine.items import AgentMessage, Plan, Reasoning, item_from_value
+from app_server_protocol.engine.item_text import WHOLE, Part, with_text
+from app_server_protocol.engine.items import AgentMessage, Item, Plan, Reasoning, item_from_value
 from app_server_protocol.events.turn_events import TurnAbortedEvent
 from app_server_protocol.responses import (
     CallItem,
@@ -66,7 +67,7 @@ class RecoveredText(Struct):
     started_ms: int
     after: int
     """Size of the rollout in bytes when the last piece was written."""
-    parts: dict[tuple[bool, int], str] = msgspec.field(default_factory=dict)
+    parts: dict[Part, str] = msgspec.field(default_factory=dict)
     lacks_some: bool = False
     """Whether a piece is missing, because its line is damaged. Later pieces then do not count."""
 
@@ -79,14 +80,8 @@ class RecoveredText(Struct):
             self.after = after
 
     @property
-    def item(self) -> Text:
-        match self.begun:
-            case AgentMessage():
-                return replace(self.begun, content=(self._whole(),))
-            case Plan():
-                return replace(self.begun, text=self._whole())
-            case Reasoning():
-                return replace(self.begun, summary=self._thoughts(True), content=self._thoughts(False))
+    def item(self) -> Item:
+        return with_text(self.begun, self.parts)
 
     @property
     def message(self) -> MessageItem | None:
@@ -128,14 +123,8 @@ class RecoveredText(Struct):
         ):
             text = said.text
         if isinstance(self.begun, AgentMessage) and isinstance(text, str):
-            return replace(self, parts={(False, 0): text}).message
+            return replace(self, parts={WHOLE: text}).message
         return self.message
-
-    def _whole(self) -> str:
-        return self.parts.get((False, 0), "")
-
-    def _thoughts(self, summary: bool) -> tuple[str, ...]:
-        return tuple(text for (of, _), text in sorted(self.parts.items()) if of is summary)
 
 
 class CrashRecovery(Struct, frozen=True):

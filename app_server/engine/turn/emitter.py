@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from app_server.engine.storage.encode import turn_started_line
@@ -17,6 +18,7 @@ from app_server.engine.tools.tool_events import BegunItem
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import TurnAbortReason
+from app_server_protocol.engine.item_text import WHOLE, ItemText, Part, with_text
 from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.values import replace
@@ -33,11 +35,11 @@ class EventSink(Protocol):
 class StartedItem(Struct, frozen=True):
     item: items.Item
     started_ms: int
-    partial: Callable[[], items.Item] | None
-    """Returns the item with its content so far; None if the item has not changed since it started."""
+    texts: dict[Part, ItemText] = msgspec.field(default_factory=dict)
+    """Texts of a message or of reasoning, as far as they are written: the only place that keeps them."""
 
     def cut(self, now_ms: int) -> items.Item:
-        item = self.partial() if self.partial is not None else self.item
+        item = with_text(self.item, {part: text.text() for part, text in self.texts.items()})
         if isinstance(item, items.CommandExecution) and item.seconds is None:
             item = replace(item, seconds=max(now_ms - self.started_ms, 0) / 1000)
         if isinstance(
@@ -135,12 +137,27 @@ class TurnEmitter:
         *,
         announced: bool = True,
         own_id: bool = False,
-        partial: Callable[[], items.Item] | None = None,
     ) -> None:
-        """Begin an item, which is open until `complete`. `partial` returns its content so far, if it is cut before."""
+        """Begin an item, which is open until `complete`."""
         at_ms = self._now_ms()
-        self._open[item.id] = StartedItem(item, at_ms, partial)
+        self._open[item.id] = StartedItem(item, at_ms)
         self.emit(events.ItemStarted(item, at_ms, announced, own_id))
+
+    def grow(self, item_id: str, piece: str, part: Part = WHOLE, *, shown: bool = True) -> None:
+        """Add a piece to a text of an open item. `shown` says whether clients are sent it before the item ends."""
+        texts = self._open[item_id].texts
+        text = texts.get(part)
+        if text is None:
+            text = texts[part] = ItemText()
+        text.pieces.append(piece)
+        if shown:
+            grown = events.ItemTextGrown(item_id, part, text, len(text.pieces))
+            self._outbox.emit(self.operation_id, grown, turn_id=self.turn_id)
+
+    def text(self, item_id: str) -> str:
+        """Return the text so far of an open message or plan."""
+        text = self._open[item_id].texts.get(WHOLE)
+        return "" if text is None else text.text()
 
     def is_open(self, item_id: str) -> bool:
         return item_id in self._open
@@ -148,7 +165,7 @@ class TurnEmitter:
     def update(self, item: items.Item) -> None:
         """Replace the stored state of an open item, without an event; this state is completed if the item is cut."""
         open_item = self._open[item.id]
-        self._open[item.id] = StartedItem(item, open_item.started_ms, open_item.partial)
+        self._open[item.id] = StartedItem(item, open_item.started_ms, open_item.texts)
 
     def decline(self, item_id: str) -> None:
         """Cut an item as declined: the user refused it and thereby ended the turn."""

@@ -210,7 +210,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
                             self._take(batch, reply, assembler, calls)
                             if reply.completed:
                                 break
-                            await self.outbox.wait_for_capacity()
+                            await self.outbox.released.wait_for_capacity()
                         else:
                             raise StreamDisconnected("stream closed before response.completed")
                     except ModelError as error:

@@ -1,14 +1,16 @@
 """Everything that a session emits, in one order: lines for the rollout and events for subscribers.
 
 Emitting never waits. A writer task stores all pending lines in one write and only then releases the events, so no event
-is seen that a crash could take back. Text of open items is written to the journal in pieces, so that little of the text
-that was seen is lost. Back-pressure: producers that could run ahead of a slow subscriber await `wait_for_capacity`, and
-for subscribers that lag, neighbouring text deltas of one item are coalesced without loss.
+is seen that a crash could take back. The journal follows the text of open items, so that little of the text that was
+seen is lost. How far a text has grown is one event, however many pieces it has grown by since it was taken; it is
+released at once if nothing before it has to be stored. Back-pressure: producers that could run ahead of a slow
+subscriber await `ReleasedEvents.wait_for_capacity`.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -20,46 +22,19 @@ from app_server.engine.storage.encode import StreamJournal, stored_events
 from app_server.engine.storage.writer import NullRolloutWriter, RolloutWriter
 from app_server.engine.support import user_messages
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server_protocol.engine.events import Delta, EngineEvent, SessionEvent
+from app_server_protocol.engine.events import EngineEvent, ItemTextGrown, SessionEvent
 from app_server_protocol.engine.notices import HistoryItemRecorded, WarningNotice
 from app_server_protocol.item_origin import without_origin
 from app_server_protocol.responses import OtherItem, ResponseItem
 from app_server_protocol.rollout import CompactedItem, StoredEvent, TurnContextItem
-from app_server_protocol.values import replace
-
-LONGEST_DELTA = 16 * 1024
-"""Maximum length of a coalesced delta, in characters. It bounds the memory of pending events: their number
-times this.
-"""
-
-
-def coalesce(events: Sequence[SessionEvent]) -> list[SessionEvent]:
-    """Coalesce neighbouring deltas of one item."""
-    out: list[SessionEvent] = []
-    for event in events:
-        delta, last = event.event, out[-1].event if out else None
-        if (
-            isinstance(delta, Delta)
-            and isinstance(last, Delta)
-            and _stream(out[-1]) == _stream(event)
-            and len(last.delta) + len(delta.delta) <= LONGEST_DELTA
-        ):
-            out[-1] = replace(event, event=replace(last, delta=last.delta + delta.delta))
-        else:
-            out.append(event)
-    return out
-
-
-def _stream(event: SessionEvent) -> tuple[object, ...]:
-    delta = event.event
-    item, index = getattr(delta, "item_id", None), getattr(delta, "index", None)
-    return event.operation_id, event.turn_id, type(delta), item, index
-
 
 log = logging.getLogger(__name__)
 
 HIGH_WATER = 2048
 """Number of pending events of a subscriber above which producers pause; a subscriber that keeps up leaves a handful."""
+
+MOST_UNTAKEN = 32 * 1024 * 1024
+"""Length of pending text above which producers pause, in characters."""
 
 YIELD_ROUNDS = 4
 """Rounds of the event loop that a turn gets before its events are stored. The turn emitted them in reaction to an
@@ -73,6 +48,75 @@ KEEP_SECONDS = 0.2
 Line = ResponseItem | StoredEvent | CompactedItem | TurnContextItem
 
 
+def queue(events: list[SessionEvent] | deque[SessionEvent], event: SessionEvent) -> None:
+    """Queue an event. How far a text has grown takes the place of how far it had grown before."""
+    grown, last = event.event, events[-1].event if events else None
+    if isinstance(last, ItemTextGrown) and isinstance(grown, ItemTextGrown) and last.text is grown.text:
+        events[-1] = event
+    else:
+        events.append(event)
+
+
+class ReleasedEvents:
+    """Events that subscribers may see and have not taken, in their order. One task takes them."""
+
+    def __init__(self) -> None:
+        self._events: deque[SessionEvent] = deque()
+        self._untaken = 0
+        """Length of the text that has been written since a text was taken, in characters."""
+        # Each attribute is the event of one waiter. Only a waiter creates its event, since most of the time nothing
+        # waits.
+        self._arrival: anyio.Event | None = None
+        self._capacity: anyio.Event | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def put(self, event: SessionEvent) -> None:
+        if isinstance(event.event, ItemTextGrown):
+            self._untaken += len(event.event.text.pieces[-1])
+        queue(self._events, event)
+        if self._arrival is not None:
+            self._arrival.set()
+
+    async def wait(self) -> bool:
+        """Wait for an event. Return whether there is one: there is none once the session has ended."""
+        while not self._events and not self._closed:
+            self._arrival = anyio.Event()
+            await self._arrival.wait()
+            self._arrival = None
+        return bool(self._events)
+
+    def take(self) -> SessionEvent:
+        """Return the first event, for which `wait` has waited."""
+        event = self._events.popleft()
+        if isinstance(event.event, ItemTextGrown):
+            self._untaken = 0
+        if self._capacity is not None and not self._is_full:
+            self._capacity.set()
+            self._capacity = None
+        return event
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._events) > HIGH_WATER or self._untaken > MOST_UNTAKEN
+
+    async def wait_for_capacity(self) -> None:
+        """Wait while far more is here than subscribers take."""
+        while self._is_full and not self._closed:
+            if self._capacity is None:
+                self._capacity = anyio.Event()
+            await self._capacity.wait()
+
+    def close(self) -> None:
+        """Wake all waiters: nothing more will be emitted."""
+        self._closed = True
+        for waiter in (self._arrival, self._capacity):
+            if waiter is not None:
+                waiter.set()
+
+
 class Outbox:
     """The only exit of a session for lines and events."""
 
@@ -84,15 +128,14 @@ class Outbox:
         self._ahead_changed = False
         self._text = StreamJournal()
         self._events: list[SessionEvent] = []
-        self._ready: list[SessionEvent] = []
+        """Events that are not stored yet."""
+        self.released = ReleasedEvents()
         self._due = False
         """Whether an event or a line was emitted that is not stored yet."""
         # Each attribute is the event of one waiter. Only a waiter creates its event, since most of the time nothing
         # waits.
         self._storing: anyio.Event | None = None
         self._streaming: anyio.Event | None = None
-        self._taking: anyio.Event | None = None
-        self._capacity: anyio.Event | None = None
         self._closed = False
         self._warned = False
         self.identity = False
@@ -111,12 +154,28 @@ class Outbox:
         the next event.
         """
         session_event = SessionEvent(operation_id, turn_id, event)
-        self._lines.extend(
-            stored_events(session_event, identity=self.identity, paginated=self._writer.form.paginated)
-        )
-        self._events.append(session_event)
+        if isinstance(event, ItemTextGrown):
+            if not self._waits_for_disk(session_event):
+                self.released.put(session_event)
+                return
+        else:
+            self._lines.extend(
+                stored_events(session_event, identity=self.identity, paginated=self._writer.form.paginated)
+            )
+        queue(self._events, session_event)
         if wake:
             self._wake()
+
+    def _waits_for_disk(self, grown: SessionEvent) -> bool:
+        """Return whether text that has grown may be released only after a write: of events before it, or of the
+        journal.
+        """
+        if self._due or self._events:
+            return True
+        self._text.follow(grown)
+        if not self._text.is_due and self._streaming is not None:
+            self._streaming.set()
+        return self._text.is_due
 
     def record(self, line: Line) -> None:
         """Write a line to the rollout, without an event."""
@@ -187,7 +246,7 @@ class Outbox:
         if self._lines:
             lines, self._lines = self._lines, []
             self._writer.append(lines)
-        self._text.take(self._events, identity=self.identity or self._writer.form.paginated is not None)
+        self._text.take(self._events, identity=self.identity or self.is_paginated)
         if self._ahead_changed or self._text.is_due:
             self._ahead_changed = False
             pieces = self._text.pieces()
@@ -196,10 +255,9 @@ class Outbox:
             self._streaming.set()
         self._report_problem()
         if self._events:
-            self._ready += self._events
-            self._events = []
-            if self._taking is not None:
-                self._taking.set()
+            events, self._events = self._events, []
+            for event in events:
+                self.released.put(event)
 
     def _report_problem(self) -> None:
         problem = self._writer.problem
@@ -217,42 +275,11 @@ class Outbox:
         except OSError:  # no thread is available at the moment, and the lines must be stored nevertheless
             self._writer.flush()
 
-    # --- subscribing
-    async def take(self) -> list[SessionEvent]:
-        """Return the events since the last call, waiting for the first; empty once the session has ended."""
-        while not self._ready:
-            if self._closed:
-                return []
-            self._taking = anyio.Event()
-            await self._taking.wait()
-            self._taking = None
-        events, self._ready = self._ready, []
-        if self._capacity is not None:
-            self._capacity.set()
-            self._capacity = None
-        return events
-
-    def give_back(self, events: Sequence[SessionEvent]) -> None:
-        """Put back events that were taken and have no subscriber any more."""
-        self._ready[:0] = events
-
-    async def wait_for_capacity(self) -> None:
-        """Wait while far more events are pending than subscribers take; before that, coalesce neighbouring deltas."""
-        if len(self._ready) + len(self._events) <= HIGH_WATER:
-            return
-        self._ready = coalesce(self._ready)
-        while len(self._ready) > HIGH_WATER and not self._closed:
-            if self._capacity is None:
-                self._capacity = anyio.Event()
-            await self._capacity.wait()
-
     def close(self) -> None:
         """Wake all waiters: nothing more will be emitted."""
         self._closed = True
         self._wake()
-        for waiter in (self._taking, self._capacity):
-            if waiter is not None:
-                waiter.set()
+        self.released.close()
 
 
 class Emits(Protocol):

@@ -17,12 +17,7 @@ from enum import Enum
 from app_server.engine.model import prompt
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.engine.turn.turn_items import shown_item
-from app_server_protocol.engine.events import (
-    AgentMessageDelta,
-    ReasoningSummaryDelta,
-    ReasoningSummaryPart,
-    ReasoningTextDelta,
-)
+from app_server_protocol.engine.events import ReasoningSummaryPart
 from app_server_protocol.engine.items import AgentMessage, Item, Plan, Reasoning, WebSearch
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.values import replace
@@ -54,10 +49,6 @@ class ReplyAssembler:
         self._raw_reasoning, self._show_messages = raw_reasoning, show_messages
         self._id: str | None = None
         """Id of the item that is being written; None if there is none."""
-        self._pieces: list[str] = []
-        """Deltas of the item, for an item that is cut."""
-        self._raw_pieces: list[str] = []
-        """Deltas of its raw reasoning."""
         self._plans = plans
         self._message: PlanMessage | None = None
         """The message that is being written; None if there is none, or if plans are not looked for."""
@@ -72,8 +63,7 @@ class ReplyAssembler:
         if self._id is None:
             self._begin(AgentMessage(self._new_id(), ()), announced=False)
         assert self._id is not None
-        self._pieces.append(delta)
-        self._emitter.emit(AgentMessageDelta(self._id, delta))
+        self._emitter.grow(self._id, delta)
 
     def take(self, event: Visible) -> None:
         if self._emitter is None:
@@ -91,15 +81,11 @@ class ReplyAssembler:
             case prompt.OutputItemDone():
                 self._done(event.item)
             case prompt.ReasoningSummaryTextDelta():
-                id = self._reasoning()
-                self._pieces.append(event.delta)
-                self._emitter.emit(ReasoningSummaryDelta(id, event.summary_index, event.delta))
+                self._emitter.grow(self._reasoning(), event.delta, (True, event.summary_index))
             case prompt.ReasoningSummaryPartAdded():
                 self._emitter.emit(ReasoningSummaryPart(self._reasoning(), event.summary_index))
             case prompt.ReasoningContentDelta():
-                id, index = self._reasoning(), event.content_index
-                self._raw_pieces.append(event.delta)
-                self._emitter.emit(ReasoningTextDelta(id, index, event.delta, self._raw_reasoning))
+                self._emitter.grow(self._reasoning(), event.delta, (False, event.content_index))
 
     def _plan_message(self, item: AgentMessage | None = None) -> PlanMessage:
         """Return the message that is being written. Begin it if the provider announced none."""
@@ -118,11 +104,8 @@ class ReplyAssembler:
 
     def _begin(self, item: Item, *, announced: bool = True, own_id: bool = False) -> None:
         assert self._emitter is not None
-        self._id, self._pieces, self._raw_pieces = item.id, [], []
-        pieces, raw = self._pieces, self._raw_pieces
-        self._emitter.start(
-            item, announced=announced, own_id=own_id, partial=lambda: _partial(item, pieces, raw)
-        )
+        self._id = item.id
+        self._emitter.start(item, announced=announced, own_id=own_id)
 
     def _done(self, response_item: ResponseItem) -> None:
         assert self._emitter is not None
@@ -148,17 +131,6 @@ class ReplyAssembler:
 
 def _id_of(item: ResponseItem) -> str | None:
     return getattr(item, "id", None)
-
-
-def _partial(item: Item, pieces: list[str], raw: list[str]) -> Item:
-    text, thought = "".join(pieces), "".join(raw)
-    match item:
-        case AgentMessage() if text:
-            return replace(item, content=(text,))
-        case Reasoning():
-            return replace(item, summary=(text,) if text else (), content=(thought,) if thought else ())
-        case _:
-            return item
 
 
 OPEN, CLOSE = "<proposed_plan>", "</proposed_plan>"
@@ -237,12 +209,10 @@ class PlanMessage:
         self._streamed = False
         self._waiting = ""
         """Blank text before the first character that is not blank."""
-        self._deltas: list[str] | None = None
-        """Deltas so far; None until the item has begun."""
-        self._plan: tuple[str, list[str]] | None = None
-        """Id and text of the open plan; None if none is open. Its item ends with the message, or when another plan
-        begins.
-        """
+        self._has_begun = False
+        """Whether the item of the message has begun."""
+        self._plan: str | None = None
+        """Id of the open plan; None if none is open. Its item ends with the message, or when another plan begins."""
         self._in_plan = False
 
     def text_delta(self, delta: str) -> None:
@@ -255,8 +225,8 @@ class PlanMessage:
             self._take(self._finder.feed(message.text), shown=False)
         self._take(self._finder.finish(), shown=self._streamed)
         self._end_plan()
-        if self._deltas is not None:
-            text = "".join(self._deltas)
+        if self._has_begun:
+            text = self._emitter.text(self._message.id)
             self._emitter.complete(replace(message, id=self._message.id, content=(text,)))
 
     def _take(self, pieces: Iterable[Piece], *, shown: bool) -> None:
@@ -268,37 +238,25 @@ class PlanMessage:
                         self._end_plan()
                         self._begin_plan()
                 case text if self._in_plan and self._plan is not None:
-                    id, texts = self._plan
-                    texts.append(text)
-                    if shown:
-                        self._emitter.emit(AgentMessageDelta(id, text))
+                    self._emitter.grow(self._plan, text, shown=shown)
                 case text:
                     self._text(text, shown=shown)
 
     def _text(self, text: str, *, shown: bool) -> None:
-        if self._deltas is None:
+        if not self._has_begun:
             self._waiting += text
             if not self._waiting.strip():
                 return
             text, self._waiting = self._waiting, ""
-            deltas = self._deltas = []
-            message = self._message
-
-            def partial() -> AgentMessage:
-                return replace(message, content=("".join(deltas),))
-
-            self._emitter.start(message, announced=self._announced, own_id=self._own_id, partial=partial)
-        self._deltas.append(text)
-        if shown:
-            self._emitter.emit(AgentMessageDelta(self._message.id, text))
+            self._has_begun = True
+            self._emitter.start(self._message, announced=self._announced, own_id=self._own_id)
+        self._emitter.grow(self._message.id, text, shown=shown)
 
     def _begin_plan(self) -> None:
-        id, texts = self._emitter.new_plan_id(), list[str]()
-        self._plan = (id, texts)
-        self._emitter.start(Plan(id, ""), partial=lambda: Plan(id, "".join(texts)))
+        self._plan = self._emitter.new_plan_id()
+        self._emitter.start(Plan(self._plan, ""))
 
     def _end_plan(self) -> None:
         if self._plan is not None:
-            id, texts = self._plan
+            self._emitter.complete(Plan(self._plan, self._emitter.text(self._plan)))
             self._plan = None
-            self._emitter.complete(Plan(id, "".join(texts)))

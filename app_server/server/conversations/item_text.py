@@ -1,8 +1,9 @@
-"""The text of a running item, which is kept here once, in pieces; and the lines in which an API sends it. Pure.
+"""How far the text of a running item is shown, and the lines in which an API sends it. Pure.
 
-A text only grows. Its readers hold offsets, which count pieces: `TextLines` how far an API has sent the text, the mark
-in a client's queue how far that client has, a snapshot for a client that joins how far the text had come by then. A
-piece is a delta of the model or a chunk of a command's output.
+The engine keeps the text of a message or a thought, in pieces (`ItemText`); the output of a command is kept here.
+Readers hold offsets, which count pieces: `ShownText` how far clients are sent the text, `TextLines` how far an API has
+sent it, the mark in a client's queue how far that client has, a snapshot for a client that joins how far the text had
+come by then. A piece is a delta of the model or a chunk of a command's output.
 
 Of a command's output the beginning and the end are kept. What lies between is dropped once every client that keeps up
 has it; readers that come later are told how much is missing.
@@ -11,12 +12,14 @@ has it; readers that come later are told how much is missing.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 import msgspec
 from msgspec import Struct
 
+from app_server_protocol.engine.events import ItemTextGrown
+from app_server_protocol.engine.item_text import Gap, joined, runs
 from app_server_protocol.engine.item_values import ExecOutputStream
 
 KEPT_HEAD = 1 << 20
@@ -25,12 +28,10 @@ KEPT_TAIL = 1 << 16
 """Minimum length of the end of a command's output that is kept, in characters."""
 LINE_LENGTH = 8 * 1024
 """Maximum size of output in one line, in bytes: clients read lines of 64 KiB, and each byte may need an escape."""
+JOINED_LENGTH = 1 << 20
+"""Length from which a line for a client that is behind has no further piece, in characters."""
 WIDEST = 4
 """Maximum size of a character in UTF-8, in bytes."""
-
-
-def omitted(characters: int) -> str:
-    return f"\n[... {characters} characters omitted ...]\n"
 
 
 def cut_to_lines(text: str) -> Iterator[str]:
@@ -39,40 +40,37 @@ def cut_to_lines(text: str) -> Iterator[str]:
     return (text[start : start + step] for start in range(0, len(text), step))
 
 
-class ItemText(Struct, eq=False):
-    """A text that grows: a message, a part of a thought."""
+class ShownText(Struct, eq=False):
+    """A text that grows, as far as clients are sent it. The engine may have written more of it since."""
 
-    pieces: list[str | int] = msgspec.field(default_factory=list)
-    """Pieces in their order; a dropped piece is replaced by its length."""
+    pieces: Sequence[str | Gap] = ()
+    """Pieces in their order: those that the engine keeps."""
+    end: int = 0
+    """Offset up to which the text is shown."""
     length: int = 0
-    """Length of all pieces, including dropped ones, in characters."""
+    """Length of the pieces up to there, including dropped ones, in characters."""
     since: int = 0
     """Offset before the last event that has added to the text."""
     lines: dict[object, TextLines] = msgspec.field(default_factory=dict)
     """The lines of each API, by its adapter."""
 
-    @property
-    def end(self) -> int:
-        return len(self.pieces)
-
-    def add(self, piece: str) -> None:
-        self.since = len(self.pieces)
-        self.pieces.append(piece)
-        self.length += len(piece)
+    def grow(self, event: ItemTextGrown) -> None:
+        """Show the text up to the offset of the event."""
+        self.pieces = event.text.pieces
+        self.since, self.end = self.end, max(self.end, event.end)
+        self.length += sum(map(len, self.pieces[self.since : self.end]))
 
     def text(self, start: int = 0, end: int | None = None) -> str:
         """Return the pieces of a range as one text, which says what is missing."""
-        pieces = self.pieces[start:end]
-        if len(pieces) == 1 and isinstance(pieces[0], str):
-            return pieces[0]
-        return "".join(map(_shown, _runs(pieces)))
+        return joined(self.pieces[start : self.end if end is None else end])
 
 
-class PrintedOutput(ItemText, eq=False):
-    """The output of a command: what both streams have printed, in its order. A character may be split between two
-    chunks of a stream.
+class PrintedOutput(ShownText, eq=False):
+    """The output of a command, which is kept here: what both streams have printed, in its order. A character may be
+    split between two chunks of a stream.
     """
 
+    pieces: list[str | Gap] = msgspec.field(default_factory=list)
     tail: int = KEPT_TAIL
     """Length of the end that is kept, in characters: at least as much as waits for a client that keeps up."""
     _streams: list[ExecOutputStream] = msgspec.field(default_factory=list)
@@ -105,10 +103,10 @@ class PrintedOutput(ItemText, eq=False):
     def chunks(self, start: int, end: int) -> Iterator[tuple[ExecOutputStream, bytes]]:
         """Yield the bytes of a range, those of neighbouring pieces of one stream together."""
         for stream, offsets in groupby(range(start, end), self._streams.__getitem__):
-            runs = _runs([self._bytes.get(n, self.pieces[n]) for n in offsets])
+            chunks = runs([self._bytes.get(n, self.pieces[n]) for n in offsets])
             yield (
                 stream,
-                b"".join(each if isinstance(each, bytes) else _shown(each).encode() for each in runs),
+                b"".join(each if isinstance(each, bytes) else str(each).encode() for each in chunks),
             )
 
     def last(self, length: int) -> str:
@@ -121,7 +119,9 @@ class PrintedOutput(ItemText, eq=False):
 
     def _add_piece(self, stream: ExecOutputStream, text: str) -> None:
         self._streams.append(stream)
-        self.add(text)
+        self.pieces.append(text)
+        self.since, self.end = self.end, self.end + 1
+        self.length += len(text)
         if self.length <= KEPT_HEAD:
             return
         if not self._dropped:
@@ -132,37 +132,16 @@ class PrintedOutput(ItemText, eq=False):
             assert isinstance(piece, str)
             if self._kept_tail - len(piece) < self.tail:
                 break
-            self.pieces[self._dropped] = len(piece)
+            self.pieces[self._dropped] = Gap(len(piece))
             self._bytes.pop(self._dropped, None)
             self._kept_tail -= len(piece)
             self._dropped += 1
 
 
-def _runs(pieces: Iterable[str | bytes | int]) -> Iterator[str | bytes | int]:
-    """Yield the pieces; neighbouring lengths of dropped pieces as their sum."""
-    dropped = 0
-    for piece in pieces:
-        if isinstance(piece, int):
-            dropped += piece
-            continue
-        if dropped:
-            yield dropped
-            dropped = 0
-        yield piece
-    if dropped:
-        yield dropped
-
-
-def _shown(piece: str | bytes | int) -> str:
-    if isinstance(piece, int):
-        return omitted(piece)
-    return piece if isinstance(piece, str) else piece.decode("utf-8", "replace")
-
-
 class TextLines(Struct, eq=False):
     """The lines in which one API sends a text."""
 
-    of: ItemText
+    of: ShownText
     make: Callable[[int, int], list[bytes]]
     """Function that makes the lines of a range of pieces as one piece."""
     end: int
@@ -188,9 +167,7 @@ class TextLines(Struct, eq=False):
 
     def size_of(self, start: int, end: int) -> int:
         pieces = self.of.pieces[start:end]
-        return self.overhead * len(pieces) + sum(
-            each if isinstance(each, int) else len(each) for each in pieces
-        )
+        return self.overhead * len(pieces) + sum(map(len, pieces))
 
     def lines(self, start: int, end: int, *, joined: bool) -> list[bytes]:
         made = self._made
@@ -199,14 +176,13 @@ class TextLines(Struct, eq=False):
         return made[3]
 
     def _lines(self, start: int, end: int, *, joined: bool) -> Iterator[bytes]:
-        if self.longest is None:
-            for first, last in [(start, end)] if joined else ((n, n + 1) for n in range(start, end)):
-                yield from self.make(first, last)
-            return
+        longest = self.longest
+        if longest is None:
+            longest = JOINED_LENGTH if joined else 0
         length, first = 0, start
         for n, piece in enumerate(self.of.pieces[start:end], start):
-            length += piece if isinstance(piece, int) else len(piece)
-            if length >= self.longest or n + 1 == end:
+            length += len(piece)
+            if length >= longest or n + 1 == end:
                 yield from self.make(first, n + 1)
                 length, first = 0, n + 1
 

@@ -4,7 +4,7 @@ pump takes the events of the session, sends them to the subscribers, and tracks 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ class Pump:
     """Sends the events of the session to the clients, in the shapes of each API."""
 
     def __init__(self, session: SessionHandle, subscriptions: Subscriptions, tools_of: Client | None) -> None:
-        self._session, self._subscriptions = session, subscriptions
+        self._session, self._events, self._subscriptions = session, session.events, subscriptions
         self.questions = ServerRequests(session, subscriptions, tools_of, self._questions_changed)
         self.status = ConversationStatus()
         self._turn_ends = False
@@ -49,21 +49,12 @@ class Pump:
         while subscriptions.followed.is_set() or not self._session.ended.is_set():
             if not subscriptions.followed.is_set():
                 await subscriptions.followed.wait()
-            events = await self._session.events()
-            if not events:
+            if not await self._events.wait():
                 break
-            await self._send_all(events, group)
-            del events  # else the output of a last command would stay in memory until the next turn
+            if subscriptions.followed.is_set():
+                self._send(self._events.take(), group)
+                await subscriptions.wait_for_capacity()
         group.cancel_scope.cancel()  # the session has ended: answers to open questions are no longer needed
-
-    async def _send_all(self, events: Sequence[SessionEvent], group: TaskGroup) -> None:
-        """Send events; return the rest to the session if the conversation is no longer followed."""
-        for n, event in enumerate(events):
-            if not self._subscriptions.followed.is_set():
-                self._session.give_back(events[n:])
-                break
-            self._send(event, group)
-            await self._subscriptions.wait_for_capacity()
 
     def _send(self, event: SessionEvent, group: TaskGroup) -> None:
         match event.event:

@@ -1,7 +1,7 @@
 """The running turn of a conversation: the fold of its events, with each item that goes on and its text so far. Pure.
 
 Everybody who shows the turn reads it here: the adapters of all APIs make their messages of an event and this fold, a
-client that joins is sent a snapshot of it. Nobody else keeps a text.
+client that joins is sent a snapshot of it. The texts of items are those that the engine keeps, up to the last event.
 
 The fold also restores the order that clients rely on where the engine breaks it: an item begins before anything else is
 said of it and ends once, a second item under the same id ends the first, and no item is left when its turn ends, except
@@ -16,23 +16,13 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.storage.encode import DELTAS, kept_item
+from app_server.engine.storage.encode import kept_item
 from app_server.engine.storage.turn_fold import ItemIds, TurnFold
-from app_server.server.conversations.item_text import KEPT_TAIL, ItemText, PrintedOutput
+from app_server.server.conversations.item_text import KEPT_TAIL, PrintedOutput, ShownText
 from app_server_protocol.engine import events, items
-from app_server_protocol.engine.events import SessionEvent, TurnRecord
+from app_server_protocol.engine.events import ItemTextGrown, SessionEvent, TurnRecord
+from app_server_protocol.engine.item_text import Part, with_text
 from app_server_protocol.values import replace
-
-Part = tuple[bool, int]
-"""Part of a reasoning item: whether it belongs to the summary, and its index. A message has one part."""
-WHOLE: Part = (False, 0)
-"""The part of a message."""
-
-
-def part_of(delta: events.Delta) -> Part:
-    if isinstance(delta, events.AgentMessageDelta):
-        return WHOLE
-    return isinstance(delta, events.ReasoningSummaryDelta), delta.index
 
 
 class LiveItem(Struct, eq=False):
@@ -43,7 +33,7 @@ class LiveItem(Struct, eq=False):
     started: events.ItemStarted
     item: items.Item
     """The item as it began, with its id in the conversation."""
-    parts: dict[Part, ItemText] = msgspec.field(default_factory=dict)
+    parts: dict[Part, ShownText] = msgspec.field(default_factory=dict)
     """Texts of a message or of reasoning, in the order of their begins."""
     announced: set[int] = msgspec.field(default_factory=set)
     """Parts of a summary whose begin was an event of its own."""
@@ -58,35 +48,22 @@ class LiveItem(Struct, eq=False):
     def turn_id(self) -> str | None:
         return self.begun.turn_id
 
-    def part(self, part: Part = WHOLE) -> ItemText:
+    def part(self, part: Part) -> ShownText:
         text = self.parts.get(part)
         if text is None:
-            text = self.parts[part] = ItemText()
+            text = self.parts[part] = ShownText()
         return text
 
     @property
     def has_text(self) -> bool:
         """Whether any delta has come."""
-        return any(text.pieces for text in self.parts.values())
+        return any(text.end for text in self.parts.values())
 
     def so_far(self) -> items.Item:
         """Return the item with its content so far."""
-        item = self.item
-        match item:
-            case items.AgentMessage() if self.has_text:
-                return replace(item, content=(self.parts[WHOLE].text(),))
-            case items.Plan() if self.has_text:
-                return replace(item, text=self.parts[WHOLE].text())
-            case items.CommandExecution() if self.output is not None:
-                return replace(item, output=self.output.text())
-            case items.Reasoning() if self.has_text:
-                return replace(item, summary=self._thoughts(True), content=self._thoughts(False))
-            case _:
-                return item
-
-    def _thoughts(self, summary: bool) -> tuple[str, ...]:
-        parts = sorted((index, text) for (of, index), text in self.parts.items() if of is summary)
-        return tuple(text.text() for _, text in parts if text.pieces)
+        if isinstance(self.item, items.CommandExecution) and self.output is not None:
+            return replace(self.item, output=self.output.text())
+        return with_text(self.item, {part: text.text() for part, text in self.parts.items()})
 
     @property
     def goes_on(self) -> bool:
@@ -170,13 +147,13 @@ class LiveTurn(Struct, eq=False):
 
     # --- events
     def grow(self, event: SessionEvent) -> bool:
-        """Apply a delta; return False if the event is none. Most events are deltas."""
-        delta = event.event
-        if not isinstance(delta, DELTAS):
+        """Apply that a text has grown; return False if the event is another one. Most events say this."""
+        grown = event.event
+        if not isinstance(grown, ItemTextGrown):
             return False
-        item = self.item = self._open.get((event.turn_id, delta.item_id))
+        item = self.item = self._open.get((event.turn_id, grown.item_id))
         if item is not None:
-            item.part(part_of(delta)).add(delta.delta)
+            item.part(grown.part).grow(grown)
         return True
 
     def take(self, event: SessionEvent) -> Iterable[SessionEvent]:

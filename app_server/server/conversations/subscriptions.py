@@ -120,32 +120,35 @@ class ApiChannel(Struct):
     waiting: SendBuffer = msgspec.field(default_factory=SendBuffer)
     """Messages for the first subscriber."""
     subscribers: list[Client] = msgspec.field(default_factory=list)
+    joining: list[Client] = msgspec.field(default_factory=list)
+    """Subscribers that are sent nothing before their snapshot."""
     wanting_raw: list[Client] = msgspec.field(default_factory=list)
     """Subscribers that want the model's items in their original form, too."""
 
     def seats_changed(self) -> None:
         """Update the subscribers for all later events."""
         self.subscribers = [client for client, seat in self.seats.items() if seat.subscriptions]
+        self.joining = [client for client in self.subscribers if self.seats[client].held is not None]
         self.wanting_raw = [client for client in self.subscribers if self.seats[client].raw]
 
     def send(self, event: SessionEvent, live: LiveTurn) -> None:
         """Give the event to the adapter, and send its messages to the subscribers."""
-        raw, seats = self.wanting_raw, self.seats
+        raw = self.wanting_raw
         messages = self.adapter.messages(event, live, raw=bool(raw))
-        if len(messages) == 1 and isinstance(text := messages[0], TextGrown):
-            # Most events are deltas, and most clients are being sent their text.
-            for client in self.subscribers:
-                if not client.outgoing.is_sending(text.lines):
-                    seats[client].send(client, messages)
-        else:
-            only_raw = raw and isinstance(event.event, HistoryItemRecorded)
-            for client in (raw if only_raw else self.subscribers) if messages else ():
-                seat = seats[client]
-                seat.send(client, messages)
-                if seat.held is not None and isinstance(event.event, TurnStarted) and event.turn_id:
-                    seat.begun.add(event.turn_id)
+        receivers = raw if raw and isinstance(event.event, HistoryItemRecorded) else self.subscribers
+        for client in receivers if messages else ():
+            if client in self.joining:
+                self._hold(client, event, messages)
+            else:
+                client.send(messages)
         if not self.subscribers and not self.adapter.needs_identity:
             keep(messages, self.waiting, most=MOST_WAITING)
+
+    def _hold(self, client: Client, event: SessionEvent, messages: Sequence[Message]) -> None:
+        seat = self.seats[client]
+        seat.send(client, messages)
+        if isinstance(event.event, TurnStarted) and event.turn_id:
+            seat.begun.add(event.turn_id)
 
     def send_waiting(self) -> None:
         """Send the subscribers the messages that waited for them."""
@@ -224,6 +227,7 @@ class Subscriptions:
         seat = self.seats(api).get(client)
         if seat is not None and seat.held is not None:
             held, seat.held = seat.held, None
+            self._channel(api).seats_changed()
             client.outgoing.send_all(held)
 
     def remove(self, client: Client, id: str) -> None:

@@ -11,6 +11,7 @@ A line that reports a state is a mark of that state: for a client that is behind
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Hashable
 from typing import Final, Protocol
@@ -20,6 +21,10 @@ from msgspec import Struct
 
 PLACE: Final = 128
 """Size that each mark counts in addition to its content, in bytes."""
+
+
+MOST_JOINED: Final = 4 << 20
+"""Size up to which a client that is behind gets a text at once, in bytes, counted as the lines of its pieces."""
 
 
 class TextSource(Protocol):
@@ -205,7 +210,9 @@ class SendBuffer(Struct, eq=False):
         assert mark.end is not None
         source, start, end = mark.source, mark.start, mark.end
         size = source.size_of(start, end)
-        if size > most and not joined:
+        if joined:
+            most = max(most, MOST_JOINED)
+        if size > most:
             end, size = start, 0
             while size < most:
                 size += source.size_of(end, end + 1)
@@ -224,7 +231,7 @@ class SendBuffer(Struct, eq=False):
             return
         entry = self._entries[0]
         if isinstance(entry, TextMark):
-            self._take_text(entry, 0, joined=True)
+            self._take_text(entry, sys.maxsize, joined=True)
         elif isinstance(entry, bytes):
             self._entries.popleft()
             self._size -= len(entry) + 1

@@ -211,10 +211,6 @@ class OutboundQueue:
             self._backlog.add(line)
             self._added()
 
-    def is_sending(self, source: TextSource) -> bool:
-        """Return whether every further piece of this text is sent anyway, until another message is queued."""
-        return self._backlog.is_sending(source)
-
     def send_text(self, source: TextSource, start: int, before: int, *, further: bool = False) -> None:
         """Send a text from `start` on, until another message is queued. `before`: size of the lines until there."""
         if not self._backlog.is_sending(source) and self._takes_more(further):

@@ -12,6 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from app_server_protocol.engine.errors import TurnError
+from app_server_protocol.engine.item_text import ItemText, Part
 from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.items import FileChange, Item
 from app_server_protocol.engine.notices import Notice
@@ -127,15 +128,14 @@ class ItemCompleted(Struct, frozen=True):
     """
 
 
-class AgentMessageDelta(Struct, frozen=True):
-    item_id: str
-    delta: str
+class ItemTextGrown(Struct, frozen=True):
+    """A text of an item has grown up to `end`: subscribers are sent the pieces that they lack until there."""
 
-
-class ReasoningSummaryDelta(Struct, frozen=True):
     item_id: str
-    index: int
-    delta: str
+    part: Part
+    text: ItemText
+    end: int
+    """Offset in `text`, which may have grown further since."""
 
 
 class ReasoningSummaryPart(Struct, frozen=True):
@@ -143,16 +143,6 @@ class ReasoningSummaryPart(Struct, frozen=True):
 
     item_id: str
     index: int
-
-
-class ReasoningTextDelta(Struct, frozen=True):
-    """A piece of raw reasoning."""
-
-    item_id: str
-    index: int
-    delta: str
-    show_content: bool = True
-    """Value of the same field in the item."""
 
 
 class CommandOutput(Struct, frozen=True):
@@ -242,14 +232,13 @@ class McpServersSettled(Struct, frozen=True):
     failures: tuple[str, ...]
 
 
-Delta = AgentMessageDelta | ReasoningSummaryDelta | ReasoningTextDelta
 Question = ApprovalQuestion | ElicitationQuestion | ToolQuestion
 EngineEvent = (
     TurnStarted
     | TurnEnded
     | ItemStarted
     | ItemCompleted
-    | Delta
+    | ItemTextGrown
     | ReasoningSummaryPart
     | CommandOutput
     | TerminalInput

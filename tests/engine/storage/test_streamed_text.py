@@ -40,6 +40,7 @@ from tests.engine.storage.stored import (
     texts,
     user,
 )
+from tests.support.written_texts import WrittenTexts, grown
 
 THREAD = conversation_id(1)
 
@@ -70,7 +71,7 @@ class Server:
         self.paginated = str(THREAD) if paginated else None
         first = meta(history_mode="paginated") if paginated else meta()
         self.writer = RolloutWriter.create(self.path, now, [first], disk, paginated=self.paginated)
-        self.text = StreamJournal()
+        self.text, self.written = StreamJournal(), WrittenTexts()
         words = items.UserMessage("u", (TextInput(text="question"),))
         self.writer.append([user("question")])
         self.emit(events.TurnStarted(TurnKind.REGULAR, None, 1.0))
@@ -85,7 +86,7 @@ class Server:
 
     def say(self, *deltas: str, keep: bool = True) -> None:
         for delta in deltas:
-            self.emit(events.AgentMessageDelta("m", delta), keep=keep)
+            self.emit(self.written.grow("m", delta), keep=keep)
 
     def keep(self, *ahead: object) -> None:
         self.writer.write_journal(ahead, self.text.pieces(), growing=self.text.is_kept)  # type: ignore[arg-type]
@@ -176,8 +177,9 @@ def test_reasoning_is_shown_by_its_parts_and_the_model_is_not_sent_it(
 ) -> None:
     server = Server(tmp_path, paginated=paginated)
     server.emit(begins(THOUGHT))
-    server.emit(events.ReasoningSummaryDelta("r", 0, "one"), events.ReasoningTextDelta("r", 0, "raw"))
-    server.emit(events.ReasoningSummaryDelta("r", 1, "two"), events.ReasoningSummaryDelta("r", 1, "!"))
+    grow = server.written.grow
+    server.emit(grow("r", "one", (True, 0)), grow("r", "raw", (False, 0)))
+    server.emit(grow("r", "two", (True, 1)), grow("r", "!", (True, 1)))
     path = server.dies()
     assert shown(path) == [replace(THOUGHT, summary=("one", "two!"), content=("raw",))]
     assert history(path) == ["question"]
@@ -187,8 +189,8 @@ def test_reasoning_is_shown_by_its_parts_and_the_model_is_not_sent_it(
 
 def test_a_plan_that_was_streaming_is_an_item_of_its_own(tmp_path: Path) -> None:
     server = Server(tmp_path)
-    server.emit(begins(MESSAGE), events.AgentMessageDelta("m", "Look:"))
-    server.emit(begins(items.Plan("p", "")), events.AgentMessageDelta("p", "1. think"))
+    server.emit(begins(MESSAGE), grown("m", "Look:"))
+    server.emit(begins(items.Plan("p", "")), grown("p", "1. think"))
     path = server.dies()
     assert shown(path) == [items.AgentMessage("m", ("Look:",)), items.Plan("p", "1. think")]
     assert history(path) == ["question", "Look:", "<proposed_plan>\n1. think"]
@@ -377,11 +379,13 @@ def test_pieces_hold_the_text_once(tmp_path: Path) -> None:
 
 
 def test_a_piece_is_due_when_four_kilobytes_wait(tmp_path: Path) -> None:
-    text = StreamJournal()
+    text, written = StreamJournal(), WrittenTexts()
     text.take([event(begins(MESSAGE))], identity=True)
-    text.take([event(events.AgentMessageDelta("m", "ä" * 2047))], identity=True)
+    text.take([event(written.grow("m", "ä" * 2047))], identity=True)
     assert (text.waiting, text.is_due) == (4094, False)
-    text.take([event(events.AgentMessageDelta("m", "ä"))], identity=True)
+    last = [event(written.grow("m", "ä"))]
+    for _ in range(2):
+        text.take(last, identity=True)  # an event that is followed again changes nothing
     assert (text.waiting, text.is_due) == (4096, True)
     [piece] = text.pieces()
     assert json.loads(piece)["text"] == "ä" * 2048
@@ -390,7 +394,7 @@ def test_a_piece_is_due_when_four_kilobytes_wait(tmp_path: Path) -> None:
 
 def test_items_that_end_in_time_are_never_written_in_pieces(tmp_path: Path) -> None:
     server = Server(tmp_path)
-    server.emit(begins(MESSAGE), events.AgentMessageDelta("m", "short"), ends(MESSAGE))
+    server.emit(begins(MESSAGE), grown("m", "short"), ends(MESSAGE))
     assert (server.text.waiting, server.text.is_due, server.text.is_kept) == (0, False, False)
     assert not journal_path(server.path).exists()
 

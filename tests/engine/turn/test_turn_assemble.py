@@ -19,11 +19,10 @@ from app_server.engine.turn.stream_assembler import Piece, PlanEdge, PlanFinder,
 from app_server.engine.turn.turn_items import last_assistant_text
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import (
-    AgentMessageDelta,
     EngineEvent,
     ItemCompleted,
     ItemStarted,
-    ReasoningTextDelta,
+    ItemTextGrown,
     TurnAbortReason,
     TurnEnded,
     TurnStatus,
@@ -68,7 +67,7 @@ def item_ids(emitted: list[EngineEvent]) -> list[str]:
     for event in emitted:
         if isinstance(event, ItemStarted | ItemCompleted):
             ids.append(event.item.id)
-        elif isinstance(event, AgentMessageDelta):
+        elif isinstance(event, ItemTextGrown):
             ids.append(event.item_id)
     return ids
 
@@ -80,7 +79,7 @@ def test_a_message_is_emitted_as_it_is_written() -> None:
         OutputTextDelta("lo"),
         OutputItemDone(message("Hello")),
     )
-    assert kinds(emitted) == ["ItemStarted", "AgentMessageDelta", "AgentMessageDelta", "ItemCompleted"]
+    assert kinds(emitted) == ["ItemStarted", "ItemTextGrown", "ItemTextGrown", "ItemCompleted"]
     assert set(item_ids(emitted)) == {"m"}
 
 
@@ -93,7 +92,7 @@ def test_an_item_that_comes_whole_is_begun_and_completed() -> None:
 
 def test_a_delta_without_an_item_begins_one() -> None:
     emitted = play(OutputTextDelta("x"), OutputItemDone(message("x")))
-    assert kinds(emitted) == ["ItemStarted", "AgentMessageDelta", "ItemCompleted"]
+    assert kinds(emitted) == ["ItemStarted", "ItemTextGrown", "ItemCompleted"]
     assert set(item_ids(emitted)) == {"new-0"}, "an item keeps the id that it began with"
 
 
@@ -144,10 +143,12 @@ def test_reasoning_is_summarised_and_raw() -> None:
     for raw in (False, True):
         emitted = play(*events, raw=raw)
         assert kinds(emitted) == [
-            *("ItemStarted", "ReasoningSummaryDelta", "ReasoningSummaryPart"),
-            *("ReasoningTextDelta", "ItemCompleted"),
+            *("ItemStarted", "ItemTextGrown", "ReasoningSummaryPart"),
+            *("ItemTextGrown", "ItemCompleted"),
         ]
-        assert emitted[3] == ReasoningTextDelta("r", 0, "lo", show_content=raw)
+        grown = emitted[3]
+        assert isinstance(grown, ItemTextGrown)
+        assert (grown.item_id, grown.part, grown.text.text()) == ("r", (False, 0), "lo")
         started, ended = emitted[0], emitted[-1]
         assert isinstance(started, ItemStarted)
         assert isinstance(ended, ItemCompleted)

@@ -8,21 +8,20 @@ import anyio.lowlevel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.engine.storage.writer import LineForm, RolloutWriter
+from app_server.engine.storage.writer import LineForm, NullRolloutWriter, RolloutWriter
 from app_server.engine.turn.emitter import TurnEmitter
-from app_server.engine.turn.outbox import LONGEST_DELTA, YIELD_ROUNDS, Line, Outbox, coalesce
+from app_server.engine.turn.outbox import YIELD_ROUNDS, Line, Outbox
 from app_server.engine.turn.token_counts import TokenCounts
 from app_server_protocol.engine.events import (
-    AgentMessageDelta,
-    Delta,
     ItemCompleted,
-    ReasoningSummaryDelta,
-    ReasoningTextDelta,
+    ItemTextGrown,
     SessionEvent,
 )
+from app_server_protocol.engine.item_text import WHOLE, Part
 from app_server_protocol.engine.items import AgentMessage
 from app_server_protocol.engine.notices import ProgressNotice
 from app_server_protocol.engine.token_usage import TokenUsage
+from tests.support.written_texts import WrittenTexts
 
 
 class Disk(RolloutWriter):
@@ -48,9 +47,10 @@ async def test_a_turn_goes_on_before_what_it_emitted_is_stored(tmp_path: Path) -
     received: list[str] = []
 
     async def subscribe() -> None:
-        while events := await outbox.take():
-            items = [each.event.item for each in events if isinstance(each.event, ItemCompleted)]
-            received.extend(item.text for item in items if isinstance(item, AgentMessage))
+        while await outbox.released.wait():
+            event = outbox.released.take().event
+            if isinstance(event, ItemCompleted) and isinstance(event.item, AgentMessage):
+                received.append(event.item.text)
 
     async with anyio.create_task_group() as group:
         group.start_soon(outbox.run)
@@ -71,69 +71,91 @@ async def test_a_turn_goes_on_before_what_it_emitted_is_stored(tmp_path: Path) -
     assert received[-1] == "last"
 
 
-async def test_events_that_are_given_back_come_first_and_in_their_order(tmp_path: Path) -> None:
-    outbox = Outbox(Disk(tmp_path))
-    for number in range(4):
-        outbox.emit("1", ProgressNotice(message=str(number)))
-    outbox.store()
-    taken = await outbox.take()
-    outbox.emit("1", ProgressNotice(message="4"))
-    outbox.store()
-    outbox.give_back(taken[1:])
-    events = [each.event for each in await outbox.take()]
-    assert events == [ProgressNotice(message=number) for number in "1234"]
+def taken(outbox: Outbox) -> list[SessionEvent]:
+    """Take all released events."""
+    events = []
+    while outbox.released:
+        events.append(outbox.released.take())
+    return events
 
 
-turns, items, texts = st.sampled_from("12"), st.sampled_from("ab"), st.text(max_size=4)
-deltas = st.one_of(
-    st.builds(AgentMessageDelta, items, texts),
-    st.builds(ReasoningSummaryDelta, items, st.integers(0, 1), texts),
-    st.builds(ReasoningTextDelta, items, st.integers(0, 1), texts),
-    st.builds(ProgressNotice, message=texts),
-)
-streams = st.lists(
-    st.builds(lambda turn, event: SessionEvent(turn, f"turn-{turn}", event), turns, deltas), max_size=25
+PARTS: tuple[Part, ...] = (WHOLE, (True, 0), (True, 1))
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from((*PARTS, None)), st.text(max_size=4)),
+        st.sampled_from(["store", "take"]),
+    ),
+    max_size=25,
 )
 
 
-def texts_by_neighbours(events: list[SessionEvent]) -> list[tuple[object, str]]:
-    """Return every run of deltas of one stream as one text, in order."""
-    out: list[tuple[object, str]] = []
-    for each in events:
-        operation, turn, event = each.operation_id, each.turn_id, each.event
-        if not isinstance(event, Delta):
-            assert isinstance(event, ProgressNotice)
-            out.append((None, event.message))
-            continue
-        key = (operation, turn, type(event), event.item_id, getattr(event, "index", None))
-        if out and out[-1][0] == key:
-            out[-1] = (key, out[-1][1] + event.delta)
-        else:
-            out.append((key, event.delta))
-    return out
+class Reader:
+    """Subscriber of an outbox, with the text that it has read. A run is what arrives of one text without a break."""
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[Part | None, str]] = []
+        self._read = dict.fromkeys(PARTS, 0)
+
+    def arrive(self, events: list[SessionEvent]) -> None:
+        for each in events:
+            if isinstance(grown := each.event, ItemTextGrown):
+                note(self.runs, grown.part, grown.text.text(self._read[grown.part], grown.end))
+                self._read[grown.part] = grown.end
+            else:
+                assert isinstance(grown, ProgressNotice)
+                note(self.runs, None, grown.message)
 
 
-@given(streams)
-def test_the_text_of_every_stream_is_the_same(events: list[SessionEvent]) -> None:
-    joined = coalesce(events)
-    assert texts_by_neighbours(joined) == texts_by_neighbours(events)
-    assert len(joined) <= len(events)
+def note(runs: list[tuple[Part | None, str]], part: Part | None, text: str) -> None:
+    if part is not None and runs and runs[-1][0] == part:
+        runs[-1] = (part, runs[-1][1] + text)
+    else:
+        runs.append((part, text))
 
 
-@given(streams)
-def test_coalescing_is_idempotent(events: list[SessionEvent]) -> None:
-    joined = coalesce(events)
-    assert coalesce(joined) == joined
+@given(steps)
+def test_texts_arrive_whole_and_in_their_order_with_other_events(
+    steps: list[tuple[Part | None, str] | str],
+) -> None:
+    outbox, reader, texts = Outbox(NullRolloutWriter()), Reader(), WrittenTexts()
+    emitted: list[tuple[Part | None, str]] = []
+
+    async def play() -> None:
+        for step in (*steps, "take"):
+            match step:
+                case (None, str(text)):
+                    outbox.emit("1", ProgressNotice(message=text), turn_id="t")
+                    note(emitted, None, text)
+                case ((_, _) as part, str(text)):
+                    outbox.emit("1", texts.grow("m", text, part), turn_id="t")
+                    note(emitted, part, text)
+                case "store":
+                    outbox.store()
+                case _:
+                    outbox.emit("1", ProgressNotice(message="taken"), turn_id="t")
+                    note(emitted, None, "taken")
+                    outbox.store()
+                    reader.arrive(taken(outbox))
+
+    anyio.run(play)
+    assert reader.runs == emitted
 
 
-def test_a_joined_delta_is_bounded() -> None:
-    piece = "x" * (LONGEST_DELTA // 2)
-    events = [SessionEvent("1", "t", AgentMessageDelta("a", piece)) for _ in range(5)]
-    lengths = [
-        len(each.event.delta) for each in coalesce(events) if isinstance(each.event, AgentMessageDelta)
-    ]
-    assert sum(lengths) == 5 * len(piece)
-    assert max(lengths) <= LONGEST_DELTA
+async def test_a_text_is_one_event_however_often_it_grows_and_waits_only_for_what_has_to_be_stored() -> None:
+    outbox, texts = Outbox(NullRolloutWriter()), WrittenTexts()
+    outbox.emit("1", ProgressNotice(message="before"))
+    outbox.emit("1", texts.grow("m", "a"))
+    async with anyio.create_task_group() as group:
+        group.start_soon(outbox.run)
+        await anyio.wait_all_tasks_blocked()
+        for piece in "bcde":
+            outbox.emit("1", texts.grow("m", piece))
+        outbox.close()
+    # No write was needed since the first one, so no turn of the writer either.
+    notice, grown = [each.event for each in taken(outbox)]
+    assert notice == ProgressNotice(message="before")
+    assert isinstance(grown, ItemTextGrown)
+    assert grown.text.text(0, grown.end) == "abcde"
 
 
 numbers = st.integers(0, 10_000)

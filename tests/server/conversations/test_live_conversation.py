@@ -12,12 +12,12 @@ from anyio import wait_all_tasks_blocked
 
 from app_server.engine.session.session_commands import Close, Command
 from app_server.engine.support.client_info import ClientProfile
+from app_server.engine.turn.outbox import ReleasedEvents
 from app_server.server.conversations.adapter import ApiAdapter, ApiId, ConversationApi
 from app_server.server.conversations.idle import IDLE_SECONDS, LOOK_SECONDS, MOST_IDLE, NO_ROOM, IdleReaper
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
 from app_server.server.rpc.outgoing import OutboundQueue
-from app_server_protocol.engine.events import SessionEvent
 from tests.support.callers import some_caller
 
 
@@ -26,15 +26,13 @@ class ScriptedSession:
 
     def __init__(self) -> None:
         self.ended = anyio.Event()
+        self.events = ReleasedEvents()
         self.busy = False
 
     def do(self, command: Command) -> None:
         if isinstance(command, Close):
             self.ended.set()
-
-    async def events(self) -> list[SessionEvent]:
-        await self.ended.wait()
-        return []
+            self.events.close()
 
     async def run(self) -> None:
         await self.ended.wait()

@@ -16,7 +16,9 @@ from app_server.server.conversations.item_text import (
 from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.item_text import WHOLE
 from app_server_protocol.engine.item_values import ExecOutputStream, UnknownCommand
+from tests.support.written_texts import WrittenTexts, grown
 
 OUT, ERR = ExecOutputStream.STDOUT, ExecOutputStream.STDERR
 
@@ -41,15 +43,27 @@ def ended() -> events.TurnEnded:
 
 def test_an_item_has_its_text_so_far_in_all_its_parts() -> None:
     live = LiveTurn()
+    texts = WrittenTexts()
     take(live, started(), events.ItemStarted(items.Reasoning("r", ()), 0))
-    take(live, events.ReasoningTextDelta("r", 0, "raw"), events.ReasoningSummaryPart("r", 1))
-    take(live, events.ReasoningSummaryDelta("r", 1, "two"), events.ReasoningSummaryDelta("r", 0, "o"))
-    take(live, events.ReasoningSummaryDelta("r", 0, "ne"))
+    take(live, texts.grow("r", "raw", (False, 0)), events.ReasoningSummaryPart("r", 1))
+    take(live, texts.grow("r", "two", (True, 1)), texts.grow("r", "o", (True, 0)))
+    take(live, texts.grow("r", "ne", (True, 0)))
     (item,) = live.open_items()
     assert item.so_far() == items.Reasoning("r", ("one", "two"), ("raw",))
-    take(live, events.ItemStarted(items.Plan("p", ""), 0), events.AgentMessageDelta("p", "step"))
+    take(live, events.ItemStarted(items.Plan("p", ""), 0), grown("p", "step"))
     assert live.item is not None
     assert live.item.so_far() == items.Plan("p", "step")
+
+
+def test_a_text_is_shown_up_to_the_last_event_though_the_engine_has_written_more() -> None:
+    live, texts = LiveTurn(), WrittenTexts()
+    take(live, started(), events.ItemStarted(items.AgentMessage("m", ()), 0))
+    first, last = texts.grow("m", "one "), texts.grow("m", "two")
+    take(live, first)
+    assert live.item is not None
+    assert live.item.so_far() == items.AgentMessage("m", ("one ",))
+    take(live, last)
+    assert live.item.so_far() == items.AgentMessage("m", ("one two",))
 
 
 def test_a_second_item_under_one_id_ends_the_first_and_has_an_id_of_its_own() -> None:
@@ -58,7 +72,7 @@ def test_a_second_item_under_one_id_ends_the_first_and_has_an_id_of_its_own() ->
         live,
         started(),
         events.ItemStarted(items.AgentMessage("m", ()), 5),
-        events.AgentMessageDelta("m", "a"),
+        grown("m", "a"),
     )
     cut, begun = take(live, events.ItemStarted(items.AgentMessage("m", ()), 7))
     assert cut == events.ItemCompleted(items.AgentMessage("m", ("a",)), 5, 7, cut=True)
@@ -147,12 +161,12 @@ def test_output_is_cut_to_lines_that_are_short_also_where_characters_are_wide() 
 
 @pytest.mark.parametrize(("longest", "joined"), [(None, True), (None, False), (4, False)])
 def test_lines_are_made_once_for_all_clients_that_lack_the_same(longest: int | None, joined: bool) -> None:
-    live, made = LiveTurn(), list[tuple[int, int]]()
+    live, made, texts = LiveTurn(), list[tuple[int, int]](), WrittenTexts()
     take(live, started(), events.ItemStarted(items.AgentMessage("m", ()), 0))
     for piece in ("ab", "cd", "ef"):
-        take(live, events.AgentMessageDelta("m", piece))
+        take(live, texts.grow("m", piece))
     assert live.item is not None
-    text = live.item.part()
+    text = live.item.part(WHOLE)
 
     def make(start: int, end: int) -> list[bytes]:
         made.append((start, end))
@@ -165,5 +179,5 @@ def test_lines_are_made_once_for_all_clients_that_lack_the_same(longest: int | N
     expected = {(None, True): [(0, 3)], (None, False): [(0, 1), (1, 2), (2, 3)], (4, False): [(0, 2), (2, 3)]}
     assert made == expected[longest, joined]
     assert all(b"".join(each) == b"abcdef" for each in found)
-    take(live, events.AgentMessageDelta("m", "gh"))
+    take(live, texts.grow("m", "gh"))
     assert (lines.grow().start, lines.lines(3, 4, joined=joined)) == (3, [b"gh"])

@@ -15,10 +15,11 @@ from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.apis.acp import tool_call_views
 from app_server.server.apis.acp.tool_call_views import ToolCallView, text_content
 from app_server.server.apis.acp.updates import Notice, SessionUpdates, Severity, Speaker, printed
-from app_server.server.conversations.live_turn import WHOLE, LiveItem, LiveTurn, Part
+from app_server.server.conversations.live_turn import LiveItem, LiveTurn
 from app_server_protocol.acp.tool_calls import ToolCallStatus
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.item_text import Part
 from app_server_protocol.engine.notices import (
     CustomPromptsListed,
     DeprecationNotice,
@@ -110,9 +111,7 @@ class SessionNotices:
             case DeprecationNotice():
                 self.notice(Notice(event.summary, details=event.details))
             case (
-                events.AgentMessageDelta()
-                | events.ReasoningSummaryDelta()
-                | events.ReasoningTextDelta()
+                events.ItemTextGrown()
                 | events.CommandOutput()
                 | events.ItemStarted()
                 | events.ItemCompleted()
@@ -176,12 +175,9 @@ class SessionReducer:
         """Write what an event changes for the client."""
         inner, item = event.event, live.item
         match inner:
-            case events.AgentMessageDelta():
-                self._delta(item, WHOLE, inner.delta)
-            case events.ReasoningSummaryDelta():
-                self._delta(item, (True, inner.index), inner.delta)
-            case events.ReasoningTextDelta():
-                self._delta(item, (False, inner.index), inner.delta)
+            case events.ItemTextGrown(part=part):
+                if item is not None and any(item.parts[part].pieces[item.parts[part].since : inner.end]):
+                    self._text(item, part)
             case events.TurnStarted():
                 self._notices.turn_started(event.turn_id or "", inner.model_context_window)
             case events.TurnEnded():
@@ -238,10 +234,6 @@ class SessionReducer:
             self._output(item)
 
     # --- messages
-    def _delta(self, item: LiveItem | None, part: Part, delta: str) -> None:
-        if item is not None and delta:
-            self._text(item, part)
-
     def _text(self, item: LiveItem, part: Part) -> None:
         """Write that a part of a message or of a thought has grown."""
         speaker = _speaker(item.item)

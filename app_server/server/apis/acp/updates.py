@@ -19,7 +19,7 @@ from app_server.server.apis.acp.acp_client import AcpClient
 from app_server.server.apis.acp.formatting import plain_output
 from app_server.server.apis.acp.tool_call_views import ToolCallView, output_content
 from app_server.server.conversations.adapter import Message, OutboundMessage
-from app_server.server.conversations.item_text import ItemText, PrintedOutput, TextLines
+from app_server.server.conversations.item_text import PrintedOutput, ShownText, TextLines
 from app_server_protocol.acp.tool_calls import (
     SessionToolCall,
     SessionToolCallUpdate,
@@ -108,7 +108,7 @@ class UpdateThrottle:
         key = None if state is None else (self._head, state)
         self._messages.append(OutboundMessage(self._line(update), state=key))
 
-    def text(self, speaker: Speaker, message_id: str, text: ItemText, prefix: str = "") -> None:
+    def text(self, speaker: Speaker, message_id: str, text: ShownText, prefix: str = "") -> None:
         """Add that a text of a message has grown by its last event. `prefix` comes before the beginning of the text."""
         lines, waiting, now = text.lines.get(self), self._waiting, self.clock()
         if lines is None:
@@ -146,7 +146,7 @@ class UpdateThrottle:
             self._free_at = self.clock() + TEXT_SECONDS
 
     def text_lines(
-        self, text: ItemText, first: int, update: Callable[[str], bytes], prefix: str = ""
+        self, text: ShownText, first: int, update: Callable[[str], bytes], prefix: str = ""
     ) -> TextLines:
         """Return the lines of a text from the offset `first` on. `update` makes the update of a piece."""
 
@@ -162,9 +162,9 @@ class UpdateThrottle:
         return self._head + update + b"}}"
 
 
-def _length(text: ItemText, start: int) -> int:
+def _length(text: ShownText, start: int) -> int:
     """Return the length of a text from an offset on, in characters."""
-    return sum(len(each) for each in text.pieces[start:] if isinstance(each, str))
+    return sum(len(each) for each in text.pieces[start : text.end] if isinstance(each, str))
 
 
 def _chunk(speaker: Speaker, message_id: str, text: str) -> bytes:

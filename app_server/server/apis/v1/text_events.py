@@ -12,24 +12,25 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from app_server.server.conversations.adapter import Message
-from app_server.server.conversations.item_text import LINE_LENGTH, ItemText, PrintedOutput, TextLines
-from app_server.server.conversations.live_turn import LiveItem, Part, part_of
+from app_server.server.conversations.item_text import LINE_LENGTH, PrintedOutput, ShownText, TextLines
+from app_server.server.conversations.live_turn import LiveItem
 from app_server_protocol.encoding import json_bytes
-from app_server_protocol.engine import events, items
+from app_server_protocol.engine import items
+from app_server_protocol.engine.item_text import Part
 from app_server_protocol.events import messages
 from app_server_protocol.events.command_events import ExecCommandOutputDeltaEvent
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId
 
-DELTAS: Final = {
-    events.AgentMessageDelta: (messages.AgentMessageContentDeltaEvent, messages.AgentMessageDeltaEvent),
-    events.ReasoningSummaryDelta: (messages.ReasoningContentDeltaEvent, messages.AgentReasoningDeltaEvent),
-    events.ReasoningTextDelta: (
-        messages.ReasoningRawContentDeltaEvent,
-        messages.AgentReasoningRawContentDeltaEvent,
-    ),
-}
-"""Events of each delta: the one that names its item, and the legacy one."""
+MakeEvent = Callable[..., EventMsg]
+
+MESSAGE: Final = (messages.AgentMessageContentDeltaEvent, messages.AgentMessageDeltaEvent)
+SUMMARY: Final = (messages.ReasoningContentDeltaEvent, messages.AgentReasoningDeltaEvent)
+RAW_CONTENT: Final = (
+    messages.ReasoningRawContentDeltaEvent,
+    messages.AgentReasoningRawContentDeltaEvent,
+)
+"""Events of each kind of delta: the one that names its item, and the legacy one."""
 
 
 class TextEvents:
@@ -38,11 +39,10 @@ class TextEvents:
     def __init__(self, conversation_id: str, line: Callable[[str, EventMsg], bytes]) -> None:
         self._conversation_id, self._line = ConversationId(conversation_id), line
 
-    def delta(self, id: str, event: events.Delta, item: LiveItem | None) -> Sequence[Message]:
-        """Return the message that a text has grown by a delta. `id` is that of the operation."""
-        if item is None or (isinstance(event, events.ReasoningTextDelta) and not event.show_content):
+    def grown(self, id: str, part: Part, item: LiveItem | None) -> Sequence[Message]:
+        """Return the message that a text has grown. `id` is that of the operation."""
+        if item is None or _hides(item.item, part):
             return ()
-        part = part_of(event)
         text, key = item.parts[part], (self, id)
         lines = text.lines.get(key)
         if lines is None:
@@ -65,10 +65,9 @@ class TextEvents:
         """Return the function that makes the lines of a delta: the event with the item's id, if its start was sent, and
         the legacy event.
         """
-        kind = _kind_of_delta(item.item, part)
-        if kind is events.ReasoningTextDelta and not _shows_content(item.item):
+        if _hides(item.item, part):
             return lambda text: []
-        of_item, plain = DELTAS[kind]
+        of_item, plain = _kind_of_delta(item.item, part)
         empty = [self._line(id, plain(delta=""))]
         if item.started.announced:
             thread, engine_id = self._conversation_id, item.started.item.id
@@ -100,17 +99,18 @@ class TextEvents:
         return lines
 
 
-def _kind_of_delta(item: items.Item, part: Part) -> type[events.Delta]:
+def _kind_of_delta(item: items.Item, part: Part) -> tuple[MakeEvent, MakeEvent]:
     if not isinstance(item, items.Reasoning):
-        return events.AgentMessageDelta
-    return events.ReasoningSummaryDelta if part[0] else events.ReasoningTextDelta
+        return MESSAGE
+    return SUMMARY if part[0] else RAW_CONTENT
 
 
-def _shows_content(item: items.Item) -> bool:
-    return isinstance(item, items.Reasoning) and item.show_content
+def _hides(item: items.Item, part: Part) -> bool:
+    """Return whether a text is raw reasoning that this API does not show."""
+    return isinstance(item, items.Reasoning) and not part[0] and not item.show_content
 
 
-def _text_lines(text: ItemText, make: Callable[[int, int], list[bytes]]) -> TextLines:
+def _text_lines(text: ShownText, make: Callable[[int, int], list[bytes]]) -> TextLines:
     """Return lines that begin with the last piece of the text."""
     return TextLines(text, make, text.since, overhead=sum(len(line) + 1 for line in make(0, 0)))
 

@@ -56,8 +56,8 @@ class ConversationAdapter:
         """Return the notifications for one event; often none."""
         inner = event.event
         match inner:
-            case events.AgentMessageDelta() | events.ReasoningSummaryDelta() | events.ReasoningTextDelta():
-                return self._texts.delta(event.operation_id, inner, live.item)
+            case events.ItemTextGrown(part=part):
+                return self._texts.grown(event.operation_id, part, live.item)
             case events.CommandOutput():
                 return self._texts.output(event.operation_id, live.item)
             case HistoryItemRecorded() if not raw:
@@ -82,7 +82,7 @@ class ConversationAdapter:
             for part, text in item.parts.items():
                 if part[0] and part[1] in item.announced:
                     yield self._message(id, messages.AgentReasoningSectionBreakEvent())
-                if text.pieces:
+                if text.end:
                     yield from map(OutboundMessage, self._texts.delta_lines(id, item, part)(text.text()))
             if item.writing is not None:
                 yield self._message(id, _patch_begin(item.writing))
@@ -131,9 +131,7 @@ class ConversationAdapter:
             case events.AttemptFailed() | events.McpServersSettled() | McpCallQuestion() as told:
                 yield from _told(told)
             case (
-                events.AgentMessageDelta()
-                | events.ReasoningSummaryDelta()
-                | events.ReasoningTextDelta()
+                events.ItemTextGrown()
                 | events.CommandOutput()
                 | events.TerminalInput()
                 | events.CommandRunning()

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from app_server.engine.storage.encode import kept_item
 from app_server.server.apis.v2.thread_items import thread_item
 from app_server.server.conversations.adapter import Message, OutboundMessage
-from app_server.server.conversations.item_text import ItemText, TextLines, cut_to_lines
-from app_server.server.conversations.live_turn import WHOLE, LiveItem
+from app_server.server.conversations.item_text import ShownText, TextLines, cut_to_lines
+from app_server.server.conversations.live_turn import LiveItem
 from app_server_protocol.encoding import json_bytes
 from app_server_protocol.engine import events, items
+from app_server_protocol.engine.item_text import Part
 from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.method_table import Fields, S, ServerNotification
 from app_server_protocol.v2 import items as wire
@@ -60,7 +61,7 @@ class NotificationLines:
         self._messages.append(OutboundMessage(line, method, news, state=key))
 
     def add_text(
-        self, item: LiveItem, text: ItemText, method: str, more: bytes = b"", *, output: bool = False
+        self, item: LiveItem, text: ShownText, method: str, more: bytes = b"", *, output: bool = False
     ) -> None:
         """Add that a text of an item has grown. `more` are the JSON fields after the text of each delta."""
         lines = text.lines.get(self)
@@ -69,7 +70,7 @@ class NotificationLines:
         self._messages.append(lines.grow())
 
     def _text_lines(
-        self, item: LiveItem, text: ItemText, method: str, more: bytes, *, output: bool
+        self, item: LiveItem, text: ShownText, method: str, more: bytes, *, output: bool
     ) -> TextLines:
         """Return the lines of a text, from the last event on."""
         turn_id, item_id = json.dumps(item.turn_id), json.dumps(item.item.id)
@@ -96,10 +97,8 @@ TEXT_DELTA = wire.ITEM_REASONING_TEXT_DELTA.method
 ItemEvent = (
     events.ItemStarted
     | events.ItemCompleted
-    | events.AgentMessageDelta
-    | events.ReasoningSummaryDelta
+    | events.ItemTextGrown
     | events.ReasoningSummaryPart
-    | events.ReasoningTextDelta
     | events.CommandOutput
     | events.TerminalInput
 )
@@ -113,15 +112,8 @@ class ItemLines:
 
     def take(self, event: ItemEvent, item: LiveItem) -> None:
         match event:
-            case events.AgentMessageDelta():
-                method = PLAN_DELTA if isinstance(item.item, items.Plan) else MESSAGE_DELTA
-                self._lines.add_text(item, item.parts[WHOLE], method)
-            case events.ReasoningSummaryDelta(index=index):
-                more = b',"summaryIndex":%d' % index
-                self._lines.add_text(item, item.parts[True, index], SUMMARY_DELTA, more)
-            case events.ReasoningTextDelta(index=index):
-                more = b',"contentIndex":%d' % index
-                self._lines.add_text(item, item.parts[False, index], TEXT_DELTA, more)
+            case events.ItemTextGrown(part=part):
+                self._lines.add_text(item, item.parts[part], *_kind_of_delta(item.item, part))
             case events.CommandOutput():
                 self._output(item)
             case events.ItemStarted():
@@ -177,3 +169,17 @@ class ItemLines:
         output = item.output
         if output is not None and output.end > output.since and not isinstance(item.item, items.FileChange):
             self._lines.add_text(item, output, OUTPUT_DELTA, output=True)
+
+
+def _kind_of_delta(item: items.Item, part: Part) -> tuple[str, bytes]:
+    """Return the method of the deltas of a text, and their JSON fields after the text."""
+    in_summary, index = part
+    match item:
+        case items.Reasoning() if in_summary:
+            return SUMMARY_DELTA, b',"summaryIndex":%d' % index
+        case items.Reasoning():
+            return TEXT_DELTA, b',"contentIndex":%d' % index
+        case items.Plan():
+            return PLAN_DELTA, b""
+        case _:
+            return MESSAGE_DELTA, b""

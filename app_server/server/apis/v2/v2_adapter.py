@@ -140,7 +140,7 @@ class ThreadAdapter:
     # --- events
     def _take(self, event: events.SessionEvent, live: LiveTurn, *, raw: bool) -> None:
         inner, turn_id = event.event, event.turn_id
-        if isinstance(inner, events.AgentMessageDelta):
+        if isinstance(inner, events.ItemTextGrown):
             if live.item is not None and turn_id is not None:
                 self._items.take(inner, live.item)
         elif isinstance(inner, events.GoalUpdated | events.GoalCleared):

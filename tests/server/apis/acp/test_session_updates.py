@@ -14,13 +14,11 @@ from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.events import (
-    AgentMessageDelta,
     CommandOutput,
     CommandRunning,
     EngineEvent,
     ItemCompleted,
     ItemStarted,
-    ReasoningSummaryDelta,
     SessionEvent,
     TurnEnded,
     TurnKind,
@@ -41,6 +39,7 @@ from app_server_protocol.mcp import CallToolResult, McpInvocation, OkResult, Oth
 from tests.server.apis.v2.recorded import OTHER_TURN, TURN
 from tests.server.apis.v2.test_thread_order import EVENTS
 from tests.support.adapter_messages import lines_of
+from tests.support.written_texts import WrittenTexts, grown
 
 ORDER = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 FULL = AcpClient(terminal_output=True, notices=True, compaction=True)
@@ -137,15 +136,15 @@ def test_calls_begin_once_never_go_back_and_are_over_with_their_turn(
 
 
 def test_deltas_that_come_close_together_are_joined_and_none_is_lost() -> None:
-    seen = Recording()
+    seen, texts = Recording(), WrittenTexts()
     seen.take(started())
     seen.take(ItemStarted(items.AgentMessage("m", ()), 0))
     for n in range(100):
-        seen.take(AgentMessageDelta("m", f"{n} "))
+        seen.take(texts.grow("m", f"{n} "))
     assert seen.text() == "0 "
     seen.pass_time(0.02)
     assert len(seen.of("agent_message_chunk")) == 2
-    seen.take(AgentMessageDelta("m", "end"))
+    seen.take(texts.grow("m", "end"))
     seen.take(done(items.AgentMessage("m", ("".join(f"{n} " for n in range(100)) + "end and more",))))
     seen.take(ended())
     assert seen.text() == "".join(f"{n} " for n in range(100)) + "end and more"
@@ -154,7 +153,7 @@ def test_deltas_that_come_close_together_are_joined_and_none_is_lost() -> None:
 
 def test_parts_of_a_thought_are_set_apart() -> None:
     seen = Recording()
-    parts = (ReasoningSummaryDelta("r", 0, "one"), ReasoningSummaryDelta("r", 1, "two"))
+    parts = (grown("r", "one", (True, 0)), grown("r", "two", (True, 1)))
     seen.turn(ItemStarted(items.Reasoning("r", ()), 0), *parts, done(items.Reasoning("r", ("one", "two"))))
     assert seen.text("agent_thought_chunk") == "one\n\ntwo"
 

@@ -9,7 +9,6 @@ from app_server.engine.turn.emitter import StartedItem
 from app_server.server.apis.v2.v2_adapter import running_turn
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.events import (
-    AgentMessageDelta,
     AttemptFailed,
     CommandOutput,
     CommandRunning,
@@ -24,9 +23,7 @@ from app_server_protocol.engine.events import (
     McpServerStateChanged,
     ModelRerouted,
     PatchWriting,
-    ReasoningSummaryDelta,
     ReasoningSummaryPart,
-    ReasoningTextDelta,
     SessionEvent,
     SettingsChanged,
     TerminalInput,
@@ -86,6 +83,7 @@ from tests.server.apis.v2.recorded import (
     command,
     patch,
 )
+from tests.support.written_texts import grown
 
 EVENTS: list[EngineEvent] = [
     TurnStarted(TurnKind.REGULAR, None, NOW),
@@ -100,10 +98,10 @@ EVENTS: list[EngineEvent] = [
     ),
     *(ItemStarted(item, 5) for item in (AgentMessage("a", ()), command("a"), patch("b"), Plan("b", ""))),
     *(ItemCompleted(item, 5, 6) for item in (AgentMessage("a", ("x",)), command("a"), patch("b"))),
-    AgentMessageDelta("a", "x"),
-    ReasoningSummaryDelta("a", 0, "x"),
+    grown("a", "x"),
+    grown("a", "x", (True, 0)),
     ReasoningSummaryPart("b", 0),
-    ReasoningTextDelta("b", 0, "x"),
+    grown("b", "x", (False, 0)),
     CommandOutput("a", ExecOutputStream.STDERR, b"\xe2\x82"),
     TerminalInput("a", "1", "x"),
     CommandRunning("a"),
@@ -223,7 +221,7 @@ def test_whatever_a_turn_emits_is_in_order(
                     turn.start(item_of(kind, id, over=False))
                     open_items[id] = kind
                 case "delta":
-                    turn.emit(AgentMessageDelta(id, "x"))
+                    turn.grow(id, "x") if turn.is_open(id) else turn.emit(grown(id, "x"))
                     turn.emit(CommandOutput(id, ExecOutputStream.STDOUT, b"x"))
                 case "complete" if id in open_items:
                     turn.complete(item_of(open_items.pop(id), id, over=True))

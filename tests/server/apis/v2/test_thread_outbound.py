@@ -47,7 +47,7 @@ def begun(*, subscribed: bool = True) -> tuple[Recording, TurnEmitter]:
 def say(turn: TurnEmitter, *texts: str, id: str = "msg-1") -> None:
     turn.start(items.AgentMessage(id, ()))
     for text in texts:
-        turn.emit(events.AgentMessageDelta(id, text))
+        turn.grow(id, text)
     turn.complete(items.AgentMessage(id, ("".join(texts),)))
 
 
@@ -113,8 +113,8 @@ def test_a_short_turn() -> None:
 
 def test_an_interrupt_ends_what_is_open() -> None:
     seen, turn = begun()
-    turn.start(items.AgentMessage("m", ()), partial=lambda: items.AgentMessage("m", ("half",)))
-    turn.emit(events.AgentMessageDelta("m", "half"))
+    turn.start(items.AgentMessage("m", ()))
+    turn.grow("m", "half")
     turn.start(command())
     turn.start(items.McpToolCall(id="c", invocation=McpInvocation(server="s", tool="t")))
     turn.turn_ended(events.TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
@@ -133,7 +133,7 @@ def test_an_interrupt_ends_what_is_open() -> None:
 def test_a_retry_ends_the_broken_message_first() -> None:
     seen, turn = begun()
     turn.start(items.AgentMessage("m1", ()))
-    turn.emit(events.AgentMessageDelta("m1", "bro"))
+    turn.grow("m1", "bro")
     turn.cut_text()
     error = TurnError("stream cut", ErrorClass.RESPONSE_STREAM_DISCONNECTED)
     turn.emit(events.AttemptFailed(error, 1, 5))
@@ -227,11 +227,11 @@ def test_reasoning_has_parts_and_raw_text() -> None:
     seen, turn = begun()
     turn.start(items.Reasoning("r", ()))
     turn.emit(events.ReasoningSummaryPart("r", 0))
-    turn.emit(events.ReasoningSummaryDelta("r", 0, "think"))
-    turn.emit(events.ReasoningTextDelta("r", 2, 'ra"w'))
+    turn.grow("r", "think", (True, 0))
+    turn.grow("r", 'ra"w', (False, 2))
     turn.complete(items.Reasoning("r", ("think",), ('ra"w',), False))
     turn.start(items.Plan("p", ""))
-    turn.emit(events.AgentMessageDelta("p", "1. look"))
+    turn.grow("p", "1. look")
     turn.complete(items.Plan("p", "1. look"))
     turn.turn_ended(events.TurnStatus.COMPLETED)
     assert seen.params("item/reasoning/summaryPartAdded")[0]["summaryIndex"] == 0
@@ -294,10 +294,10 @@ def test_raw_items_are_for_those_who_asked() -> None:
 def test_without_a_subscriber_only_the_status_is_told() -> None:
     seen, turn = begun(subscribed=False)
     turn.start(items.AgentMessage("m", ()))
-    turn.emit(events.AgentMessageDelta("m", "half"))
+    turn.grow("m", "half")
     assert seen.messages == []
     seen.subscribed = True
-    turn.emit(events.AgentMessageDelta("m", " a word"))
+    turn.grow("m", " a word")
     turn.complete(items.AgentMessage("m", ("half a word",)))
     turn.turn_ended(events.TurnStatus.COMPLETED)
     assert seen.short() == [
@@ -312,7 +312,7 @@ def test_an_adapter_that_is_made_during_a_turn_keeps_the_order() -> None:
     turn = before.turn()
     turn.turn_started(events.TurnKind.REGULAR, None)
     turn.start(items.AgentMessage("m", ()))
-    turn.emit(events.AgentMessageDelta("m", "x"))
+    turn.grow("m", "x")
     turn.complete(items.AgentMessage("m", ("x",)))
     turn.turn_ended(events.TurnStatus.COMPLETED)
     for event in before.emitted[2:]:
