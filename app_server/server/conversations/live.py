@@ -52,27 +52,30 @@ class Pump:
             if not await self._events.wait():
                 break
             if subscriptions.followed.is_set():
-                self._send(self._events.take(), group)
+                event = self._events.take()
+                self._before(event)
+                subscriptions.send(event)
+                self._after(event, group)
+                del event  # else the output of a last command would stay in memory until the next turn
                 await subscriptions.wait_for_capacity()
         group.cancel_scope.cancel()  # the session has ended: answers to open questions are no longer needed
 
-    def _send(self, event: SessionEvent, group: TaskGroup) -> None:
-        match event.event:
-            case TurnStarted():
-                self._set_status(ConversationStatus(Activity.ACTIVE))
-                self._subscriptions.send(event)
-            case TurnEnded(status=status):
-                if self.questions.open:
-                    self._turn_ends = True  # the end of the turn makes the next status
-                    self.questions.close_all()
-                    self._turn_ends = False
-                self._subscriptions.send(event)
-                failed = status is TurnStatus.FAILED
-                self._set_status(ConversationStatus(Activity.SYSTEM_ERROR if failed else Activity.IDLE))
-            case asking:
-                self._subscriptions.send(event)
-                if isinstance(asking, Question):
-                    self.questions.ask(event, group)
+    def _before(self, event: SessionEvent) -> None:
+        """Send what precedes an event: that the conversation is active, that questions are closed."""
+        if isinstance(event.event, TurnStarted):
+            self._set_status(ConversationStatus(Activity.ACTIVE))
+        elif isinstance(event.event, TurnEnded) and self.questions.open:
+            self._turn_ends = True  # the end of the turn makes the next status
+            self.questions.close_all()
+            self._turn_ends = False
+
+    def _after(self, event: SessionEvent, group: TaskGroup) -> None:
+        """Send what follows an event: the status after a turn, a question."""
+        if isinstance(event.event, TurnEnded):
+            failed = event.event.status is TurnStatus.FAILED
+            self._set_status(ConversationStatus(Activity.SYSTEM_ERROR if failed else Activity.IDLE))
+        elif isinstance(event.event, Question):
+            self.questions.ask(event, group)
 
     def _questions_changed(self) -> None:
         """Update the status with the kinds of open questions; they count only while a turn runs."""

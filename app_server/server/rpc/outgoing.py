@@ -276,29 +276,28 @@ class OutboundQueue:
     # --- the writer
     async def write_queued(self) -> None:
         """Write the queue until `close`, including all messages queued by then. Raises TransportClosed."""
+        largest = 0
+        """Largest size of the queue since it was empty, in bytes."""
         try:
             while True:
-                if not self._backlog and not self._closed:
-                    self._writing = anyio.Event()
-                    await self._writing.wait()
-                    self._writing = None
-                await self._write_queue()
+                places = len(self._backlog)
+                if places:
+                    largest = max(largest, self._backlog.size)
+                    lines = self._backlog.take(WRITE_BYTES, joined=self.congested)
+                    places -= len(self._backlog)
+                    await self._write_lines(lines)
+                    self._written += places
+                    self._notify_drained()
+                    continue
+                if largest > LARGE_BATCH:
+                    self._after_large_batch()
                 if self._closed:
                     return
+                largest, self._writing = 0, anyio.Event()
+                await self._writing.wait()
+                self._writing = None
         finally:
             self._ended.set()
-
-    async def _write_queue(self) -> None:
-        largest = 0
-        while places := len(self._backlog):
-            largest = max(largest, self._backlog.size)
-            lines = self._backlog.take(WRITE_BYTES, joined=self.congested)
-            places -= len(self._backlog)
-            await self._write_lines(lines)
-            self._written += places
-            self._notify_drained()
-        if largest > LARGE_BATCH:
-            self._after_large_batch()
 
     async def _write_lines(self, lines: list[bytes]) -> None:
         if not lines:

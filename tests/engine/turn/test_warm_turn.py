@@ -12,8 +12,9 @@ from types import CodeType, FrameType
 import pytest
 
 import app_server
+from app_server_protocol.engine.events import ItemStarted, ItemTextGrown
 from tests.support.editor import opened
-from tests.support.scripted_model import reply, says
+from tests.support.scripted_model import Hold, begins_to_say, reply, says, word
 from tests.support.thread_client import say
 from tests.support.world import MakeWorld, World
 
@@ -105,8 +106,10 @@ async def test_a_warm_turn_enters_few_modules_and_functions(
     assert len(fewest) <= functions, sorted(fewest)
 
 
-READ = "StdioTransport.lines"
-"""Source of the lines, which a transport in memory replaces here."""
+READ, WRITE = "StdioTransport.lines", "StdioTransport.write"
+"""Source of the lines and the target of bytes, which a transport in memory replaces here."""
+STREAM = "EventStream.__anext__"
+"""Source of the model's events."""
 
 ROAD = (
     ("Connection.serve", "Connection._receive", "Lanes.start"),
@@ -121,6 +124,16 @@ ROAD = (
     ),
 )
 """The calls that pass a user's message on, by task; the last call of a task makes the next task run."""
+
+ROAD_OUT = (
+    (
+        *("ModelCall._stream", "ModelCall._take", "ReplyAssembler.text_delta", "TurnEmitter.grow"),
+        *("Outbox.emit", "ReleasedEvents.put"),
+    ),
+    ("Pump.run", "Subscriptions.send", "ApiChannel.send", "Client.send", "OutboundQueue.send_text"),
+    ("OutboundQueue.write_queued", "OutboundQueue._write_lines"),
+)
+"""The calls that pass a text delta of the model on, by task."""
 
 
 def callers(frame: FrameType) -> Iterator[str]:
@@ -151,9 +164,64 @@ async def test_a_message_passes_few_functions_on_its_way_to_the_model(world: Mak
     assert passed["HttpTransport.send"] == list(ROAD[-1])
 
 
-def test_the_map_names_each_of_these_functions_in_their_order() -> None:
-    text = (PRODUCT / "ARCHITECTURE.md").read_text("utf-8").partition("## One turn")[2].partition("7. ")[0]
-    road = [READ, *(name for part in ROAD for name in part)]
-    named = [name for name in re.findall(r"`([\w.]+)`", text) if name in road]
-    assert named == road
-    assert f"passes {len(road)} functions" in text
+@pytest.mark.parametrize(
+    ("turns", "acp"),
+    [(conversation_turns, False), (thread_turns, False), (session_turns, True)],
+    ids=["conversations", "threads", "sessions"],
+)
+async def test_a_text_delta_passes_few_functions_on_its_way_to_the_client(
+    world: MakeWorld, turns: Callable[[World], Awaitable[Callable[[], Awaitable[object]]]], acp: bool
+) -> None:
+    """The road is that of a delta before which nothing has to be stored, to a client that keeps up."""
+    passed: dict[str, list[str]] = {}
+    hold = Hold()
+
+    def note(frame: FrameType) -> None:
+        name, given = frame.f_code.co_qualname, frame.f_locals
+        event = getattr(given.get("event"), "event", None)
+        if name == "ReleasedEvents.put" and isinstance(event, ItemStarted):
+            hold.release()  # all that is to be stored before the delta is stored
+        is_delta = isinstance(event, ItemTextGrown) or name == "OutboundQueue.send_text"
+        is_written = name == "MemoryTransport.write" and b"streamed" in given["data"]
+        if (is_delta or is_written) and name not in passed and of_server(frame.f_code):
+            passed[name] = list(callers(frame))[::-1]
+
+    streamed = reply(begins_to_say(), hold, word("streamed"), says("streamed"))
+    async with world(reply(says("hello")), streamed, acp=acp) as w:
+        turn = await turns(w)
+        await turn()
+        with calls_noted(note):
+            await turn()
+    first, second, last = ROAD_OUT
+    assert tuple(passed["ReleasedEvents.put"][-len(first) :]) == first
+    assert tuple(passed["OutboundQueue.send_text"][-len(second) :]) == second
+    assert tuple(passed["MemoryTransport.write"][-len(last) - 1 :]) == (*last, "MemoryTransport.write")
+
+
+@pytest.mark.parametrize(
+    ("step", "road", "words"),
+    [
+        (
+            "1. ",
+            [READ, *(name for part in ROAD for name in part)],
+            "passes {} functions from the line to the request",
+        ),
+        (
+            "9. ",
+            [STREAM, *(name for part in ROAD_OUT for name in part), WRITE],
+            "passes {} functions from the event",
+        ),
+    ],
+    ids=["in", "out"],
+)
+def test_the_map_names_each_of_these_functions_in_their_order(step: str, road: list[str], words: str) -> None:
+    text = (
+        (PRODUCT / "ARCHITECTURE.md")
+        .read_text("utf-8")
+        .partition("## One turn")[2]
+        .partition("## The rooms")[0]
+    )
+    steps = text[text.index(f"\n{step}") :]
+    named = [name for name in re.findall(r"`([\w.]+)`", steps) if name in road]
+    assert named[: len(road)] == road
+    assert words.format(len(road)) in text
