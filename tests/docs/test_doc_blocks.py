@@ -52,7 +52,10 @@ class LocalProvider(LoopbackServer):
         return True
 
 
-RUN_ELSEWHERE = {"docs/client.md": "tests/client/test_client_examples.py"}
+RUN_ELSEWHERE = {
+    "docs/client.md": "tests/client/test_client_examples.py",
+    "docs/hooks.md": "tests/engine/hooks/test_hook_examples.py",
+}
 """Pages whose blocks are all run by a test of their own."""
 
 PAGES = [page for page in pages() if str(page.relative_to(ROOT)) not in RUN_ELSEWHERE]

@@ -47,8 +47,9 @@ from app_server.cli.exec.output_file import read_prices
 from app_server.cli.named_files import read_input
 from app_server.client.command_line import USAGE, InvalidCommandLine, printable, single_errors
 from app_server.client.failures import ServerEnded
-from app_server.engine.config.config_values import CliOverrides, SettingsSource
+from app_server.engine.config.config_values import CliOverrides, Config, SettingsSource
 from app_server.engine.config.settings_service import load_config
+from app_server.engine.hooks import hook_files, hook_notice, hook_presence
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.private_folders import temporary_folder
@@ -208,7 +209,8 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         prices=read_prices(args.prices, home),
     )
     base, environment = Path(plan.batch.folder), plan.environment
-    config = load_config(SettingsSource(home=home, cwd=base, cli=doing.overrides, environment=environment))
+    source = SettingsSource(home=home, cwd=base, cli=doing.overrides, environment=environment)
+    config = load_config(source)
     read, problems = parse_tasks(plan.raw, doing.checkout, known_secrets(config, home, environment))
     require_prices(limits, config, [task for _, task in read])
     policy = config.thread.sandbox_policy
@@ -226,11 +228,20 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
         checkouts = sum(task.repo is not None and doing.checkout != "none" for _, task in left)
         print(f"{len(mine)} tasks, {len(left)} of them to run, {checkouts} checkouts")  # noqa: T201
         return COMPLETED
+    _warn_of_hooks(config, source)
     workers = workers or _workers(plan, len(left))
     plan = replace(plan, batch=replace(plan.batch, commits=commits))
     with OutFolder(out, home) as folder:
         folder.begin(plan.batch, plan.raw, plan.again)
         return await _run(plan, workers, folder, limits, {task.id: task for _, task in mine})
+
+
+def _warn_of_hooks(config: Config, source: SettingsSource) -> None:
+    """Print one line for the whole batch about hooks that do not run in its tasks."""
+    if hook_presence.may_have_hooks(config.home, str(source.cwd)):
+        hooks = hook_files.HookFiles(config, source).load(str(source.cwd))
+        if (notice := hook_notice.hooks_notice(hooks)) is not None:
+            complain("app-server batch", printable(notice))
 
 
 async def _run(

@@ -37,8 +37,9 @@ from app_server.cli.doctor.provider_checks import (
 from app_server.engine.auth.auth_manager import AuthManager
 from app_server.engine.auth.credentials import Credentials, read_auth
 from app_server.engine.client_context import ClientIdentity
-from app_server.engine.config.config_values import Config, McpHttpTransport, ProviderConfig
+from app_server.engine.config.config_values import Config, McpHttpTransport, ProviderConfig, SettingsSource
 from app_server.engine.config.settings_service import load_config
+from app_server.engine.hooks import hook_files, hook_notice, hook_presence
 from app_server.engine.http.lazy_http import LazyProviderHttp
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.mcp.runtime_interface import McpRuntime
@@ -133,6 +134,7 @@ def _checks(
             "models": configured.models,
             "providers": configured.providers,
             "mcp servers": configured.mcp_servers,
+            "hooks": configured.hooks,
         }
     return checks
 
@@ -208,6 +210,20 @@ async def _config(settings: ServerSettings, loaded: Config | ConfigError) -> lis
     return machine_checks.check_config(settings.home, loaded)
 
 
+def check_hooks(config: Config, source: SettingsSource) -> list[Check]:
+    """Check the hooks of the folder in which the command was started; none if nothing defines any."""
+    cwd = str(source.cwd)
+    if not hook_presence.may_have_hooks(config.home, cwd):
+        return []
+    found = hook_files.HookFiles(config, source).load(cwd)
+    running = f"{sum(each.runs for each in found.handlers())} run in {cwd}"
+    notice = hook_notice.hooks_notice(found)
+    if notice is None:
+        return [ok("hooks", running)]
+    text = f"{running}. {notice} {hook_notice.hook_lines(found.waiting)}"
+    return [warning("hooks", text, "decide with `/hooks` in `app-server chat`")]
+
+
 class _Configured(Struct, frozen=True):
     """The checks of the providers, servers and programs that the configuration names."""
 
@@ -253,6 +269,9 @@ class _Configured(Struct, frozen=True):
         identity = ClientIdentity(originator=agent.originator, user_agent=agent.text())
         discovery = Discovery(provider, http, env=self.settings.environment, identity=identity, login=login)
         return await discovery.ask(self.config.thread.model)
+
+    async def hooks(self) -> list[Check]:
+        return check_hooks(self.config, self.settings)
 
     async def mcp_servers(self) -> list[Check]:
         configured = self.config.mcp_servers

@@ -54,8 +54,15 @@ def _waiting(waiting: Sequence[HookHandler]) -> str:
     files = list(dict.fromkeys(handler.source_path for handler in waiting))
     return (
         f"{_hooks(len(waiting))} not run ({', '.join(reasons)}): {_some(files, ', ')}. "
-        "Look at them and decide with `/hooks`; other clients do it with `hooks/list`."
+        "See what they run and decide with `/hooks`, in `app-server chat` or an editor over ACP; other clients do it "
+        "with `hooks/list`."
     )
+
+
+def hook_lines(hooks: Sequence[HookHandler]) -> str:
+    """Return the events, commands and files of hooks, in one text."""
+    shown = [f"{each.event.value} `{each.definition.command}` ({each.source_path})" for each in hooks]
+    return _some(shown, "; ")
 
 
 def _hooks(count: int) -> str:

@@ -352,3 +352,13 @@ def test_tasks_come_from_stdin(tmp_path: Path) -> None:
     raw = b'{"id": "a", "prompt": "x"}\nnonsense\n'
     done = subprocess.run(command, env=environment, input=raw, capture_output=True, check=False)
     assert (done.returncode, done.stderr.decode().split(":")[:2]) == (2, ["stdin", "2"])
+
+
+async def test_hooks_that_do_not_run_are_told_once_for_all_tasks(batch: BatchWorld) -> None:
+    batch.home.mkdir(parents=True, exist_ok=True)
+    handler = {"type": "command", "command": "guard"}
+    (batch.home / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [handler]}]}}))
+    batch.write({"id": "a", "prompt": "Do a."}, {"id": "b", "prompt": "Do b."})
+    done = await batch.run()
+    assert done.status == 0
+    assert done.stderr.count("1 hook does not run (you have not agreed to it yet)") == 1

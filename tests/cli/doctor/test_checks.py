@@ -13,15 +13,17 @@ import pytest
 
 from app_server.cli.doctor import machine_checks
 from app_server.cli.doctor.checks import Check, CheckStatus, broken, ok, warning
-from app_server.cli.doctor.doctor_command import as_json, as_text, exit_status, summary
+from app_server.cli.doctor.doctor_command import as_json, as_text, check_hooks, exit_status, summary
 from app_server.cli.doctor.machine_checks import check_config, known_credentials, redacted
 from app_server.cli.doctor.provider_checks import check_mcp_servers, check_provider, checked_providers
 from app_server.engine.auth.credentials import AuthMethod, Credentials, StoredAuth, Tokens
 from app_server.engine.config.config_values import (
     McpServerConfig,
     McpStdioTransport,
+    SettingsSource,
 )
 from app_server.engine.config.model_rows import ModelRow
+from app_server.engine.hooks.hook_files import HookFiles
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.mcp.runtime_interface import McpRuntime
 from app_server.engine.model.model_errors import connection_failed, missing_variable
@@ -429,3 +431,17 @@ def test_what_batches_need(git: str | None, ray: bool, status: str, said: str) -
     check = machine_checks.check_batches(git, ray=ray)
     assert check.status == status
     assert said in check.found
+
+
+def test_hooks_that_do_not_run_are_listed_with_their_commands(tmp_path: Path) -> None:
+    home, source = tmp_path, SettingsSource(home=tmp_path, cwd=tmp_path)
+    assert check_hooks(load(home), source) == []
+    handler = {"type": "command", "command": "guard --strict"}
+    (home / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": [{"hooks": [handler]}]}}))
+    [found] = check_hooks(load(home), source)
+    assert found.status is WARNING
+    assert "1 hook does not run" in found.found
+    assert "PreToolUse `guard --strict`" in found.found
+    [hook] = HookFiles(load(home), source).load(str(tmp_path)).handlers()
+    consent = f'[hooks.state."{hook.key}"]\ntrusted_hash = "{hook.digest}"\n'
+    assert check_hooks(load(home, consent), source) == [ok("hooks", f"1 run in {tmp_path}")]

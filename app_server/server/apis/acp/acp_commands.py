@@ -35,6 +35,7 @@ class Builtin(Enum):
     INIT = "init", "Write an AGENTS.md that guides agents in this repository"
     STATUS = "status", "Show model, mode, tokens and where the session is stored"
     MCP = "mcp", "List the MCP servers and their tools"
+    HOOKS = "hooks", "List the hooks, and agree to those that may run", "trust|off|on NUMBER"
     LOGOUT = "logout", "Delete the stored login"
 
     def __init__(self, word: str, description: str, hint: str | None = None) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -35,6 +36,9 @@ from app_server_protocol.engine.events import SessionEvent, SettingsChanged, Tur
 from app_server_protocol.engine.thread_settings import RIGHTS, UNCHANGED, UNSET, SettingsPatch
 from app_server_protocol.values import replace
 
+if TYPE_CHECKING:
+    from app_server.server.apis.acp.session_hooks import SessionHooks
+
 log = logging.getLogger(__name__)
 
 
@@ -56,6 +60,8 @@ class AcpSession:
         self._known = live.session.facts.settings
         self.turns = PromptTurns(live.session, others.behind.caller, self.prefer)
         self.commands = CommandList()
+        self.hooks: SessionHooks | None = None
+        """Hooks that the session was shown; None before the first `/hooks`."""
         self.lists_models: Config | None = None
         """Configuration of the session if its provider can be asked for more models, else None."""
         self.title: str | None = None

@@ -1,8 +1,10 @@
 """The Agent Client Protocol over the engine: turns, permission, cancelling, stored sessions, options, commands."""
 
+import json
 from pathlib import Path
 
 import pytest
+import tomli
 
 from app_server_protocol.encoding import Json
 from tests.support.client import Refused
@@ -18,7 +20,7 @@ from tests.support.scripted_model import (
     word,
 )
 from tests.support.thread_client import notified
-from tests.support.world import MakeWorld
+from tests.support.world import MakeWorld, World
 
 pytestmark = pytest.mark.scenario
 
@@ -373,3 +375,34 @@ async def test_a_session_that_codex_058_stored_is_listed_and_told(world: MakeWor
         (call,) = editor.calls().values()
         assert (call["title"], call["status"]) == ("echo from-codex", "completed")
         assert editor.text() == "I look first.It says from-codex.You are welcome."
+
+
+async def test_hooks_are_listed_and_agreed_to(world: MakeWorld) -> None:
+    def write(w: World) -> None:
+        handlers = [{"type": "command", "command": each} for each in ("guard `x`", "other")]
+        text = json.dumps(
+            {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [*handlers, {"type": "agent"}]}]}}
+        )
+        (w.home / "hooks.json").write_text(text)
+
+    async with world(acp=True, before=write) as w:
+        editor, session = await opened(w)
+
+        async def said(command: str) -> str:
+            before = editor.text()
+            assert await editor.ends(session, command) == "end_turn"
+            return editor.text().removeprefix(before)
+
+        # Consent is for what was shown, so the first command only shows it.
+        shown = await said("/hooks trust all")
+        assert "1. PreToolUse Bash: does not run, you have not agreed to it" in shown
+        assert "```\nguard `x`\n```" in shown
+        assert "3. PreToolUse Bash: does not run, hooks of this type are not supported" in shown
+        assert await said("/hooks trust 2") == "From the next turn on:\n- runs: other\n"
+        assert await said("/hooks off 1") == "From the next turn on:\n- is switched off: guard `x`\n"
+        for wrong in ("/hooks trust", "/hooks trust 4", "/hooks trust x", "/hooks delete 1"):
+            assert "Expected `/hooks`" in await said(wrong)
+        assert "2. PreToolUse Bash: runs" in await said("/hooks")
+        assert w.model.requests == []
+        state = tomli.loads((w.home / "config.toml").read_text())["hooks"]["state"]
+        assert next(iter(state.values()))["trusted_hash"].startswith("sha256:")

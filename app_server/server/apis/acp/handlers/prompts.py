@@ -7,6 +7,7 @@ import anyio
 from app_server.engine.session.session_commands import Command, Compact, Review, Undo
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.turn_items import TurnInput
+from app_server.server.apis.acp import session_hooks
 from app_server.server.apis.acp.acp_commands import (
     INIT_PROMPT,
     BadArguments,
@@ -158,6 +159,11 @@ async def _builtin(
             session.send_message(status_text(session))
         case Builtin.MCP:
             await _list_servers(session, ticket)
+        case Builtin.HOOKS:
+            hooks = session.hooks = session.hooks or session_hooks.SessionHooks(
+                services.server.config, session.live
+            )
+            session.send_message(await session_hooks.hooks_text(hooks, command.rest))
         case Builtin.LOGOUT:
             gone = await services.server.accounts.logout()
             session.send_message("Logged out." if gone else "There was no stored login.")
