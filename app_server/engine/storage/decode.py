@@ -294,15 +294,17 @@ def message_in(record: StoredRecord) -> items.UserMessage | items.AgentMessage |
     """Return the message in one line as the decoder reads it, for summaries, which need no turns; None if the line has
     none, or if another line has the whole message.
     """
-    if record.kind != "event_msg" or record.is_repetition:
+    if record.kind != "event_msg":
         return None
     name, item = record.name, None
-    if name in (ITEM_COMPLETED, TURN_ITEM):
-        item = item_of_line(name, record.value() or {})
-    elif name in ("user_message", "agent_message"):
-        payload = record.value() or {}
+    if name in ("user_message", "agent_message"):
+        payload = record.value()
+        if payload is None or record.ordinal is not None:
+            return None
         if "item_id" not in payload or "turn_id" in payload:
-            item = older_item("", payload or {"type": name}, after_compaction=False)
+            item = older_item("", payload, after_compaction=False)
+    elif name in (ITEM_COMPLETED, TURN_ITEM):
+        item = item_of_line(name, record.value() or {})
     return item if isinstance(item, items.UserMessage | items.AgentMessage) else None
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -63,6 +64,7 @@ class ListedName(Struct, frozen=True, order=True, gc=False):
 
 
 NamesIn = Callable[[str], Sequence[ListedName]]
+SegmentsIn = Callable[[str], Sequence[tuple[RolloutName, Path]]]
 
 
 def folders(home: Path, *, archived: bool = False, newest_first: bool = True) -> Iterator[RolloutFolder]:
@@ -79,13 +81,12 @@ def folders(home: Path, *, archived: bool = False, newest_first: bool = True) ->
 
 def names_in(folder: str) -> list[ListedName]:
     """Return the first files of the conversations in a folder, in order."""
-    names = _names(folder, lambda each: may_be_rollout(each.name) and each.is_file(follow_symlinks=False))
+    names = _files_of_length(folder, NAME_LENGTH)
     parsed = ((file_name, parse_rollout_name(file_name)) for file_name in names)
-    return sorted(
-        ListedName(name.started, name.conversation_id, file_name)
-        for file_name, name in parsed
-        if name is not None
+    found = sorted(
+        (name.started, name.conversation_id, file_name) for file_name, name in parsed if name is not None
     )
+    return [ListedName(*each) for each in found]
 
 
 def may_be_rollout(name: str) -> bool:
@@ -103,23 +104,47 @@ def walk(
     newest_first: bool = True,
     start: ListStart | None = None,
     names_in: NamesIn = names_in,
-    newest: Mapping[str, Path] = NO_SEGMENTS,
-) -> Iterator[tuple[RolloutName, Path]]:
-    """Yield the conversations in the order of their start, each with its newest file. `newest` has the newest files of
-    the conversations that have several. A folder is read only when the walk reaches it.
+    segments_in: SegmentsIn = lambda folder: (),
+) -> Iterator[tuple[ListedName, Path]]:
+    """Yield the conversations in the order of their start, each with its newest file. `segments_in` returns the further
+    files of conversations in a folder. A folder is read only when the walk reaches it; but further files are in later
+    folders than their conversations, so a walk from the oldest one looks for them in all folders.
     """
     pending: list[tuple[ListedName, str]] = []
+    newest: _Newest = {} if newest_first else _newest(home, segments_in, archived=archived)
     for folder, following in _with_following(folders(home, archived=archived, newest_first=newest_first)):
+        if newest_first:
+            _note_segments(newest, segments_in(folder.path))
         if not _is_passed_by(folder, start, newest_first=newest_first):
-            listed = (each for each in names_in(folder.path) if _is_behind(each, start, newest_first))
-            pending += ((each, folder.path) for each in listed if _is_of_day(each, folder))
-            pending.sort(reverse=newest_first)
+            listed = [each for each in names_in(folder.path) if each.file_name.startswith(folder.day, 8)]
+            if start is not None:
+                listed = [each for each in listed if _is_behind(each, start, newest_first=newest_first)]
+            if newest_first:
+                listed.reverse()
+            is_in_order = not pending
+            pending += [(each, folder.path) for each in listed]
+            if not is_in_order:
+                pending.sort(reverse=newest_first)
         settled = _settled(pending, following, newest_first=newest_first)
         for each, path in pending[:settled]:
-            name = parse_rollout_name(each.file_name)
-            if name is not None:
-                yield name, newest.get(each.id) or Path(path, each.file_name)
+            yield each, newest[each.id][1] if each.id in newest else Path(path, each.file_name)
         del pending[:settled]
+
+
+_Newest = dict[str, tuple[str, Path]]
+"""Newest files of the conversations that have several, with the ids of the files, by conversation id."""
+
+
+def _newest(home: Path, segments_in: SegmentsIn, *, archived: bool) -> _Newest:
+    found: _Newest = {}
+    for folder in folders(home, archived=archived):
+        _note_segments(found, segments_in(folder.path))
+    return found
+
+
+def _note_segments(found: _Newest, segments: Iterable[tuple[RolloutName, Path]]) -> None:
+    for name, path in segments:
+        found[name.conversation_id] = max(found.get(name.conversation_id, ("", path)), (name.segment, path))
 
 
 def _with_following(
@@ -133,14 +158,8 @@ def _with_following(
         before = following
 
 
-def _is_of_day(each: ListedName, folder: RolloutFolder) -> bool:
-    return each.file_name[STAMP].startswith(folder.day)
-
-
-def _is_behind(each: ListedName, start: ListStart | None, newest_first: bool) -> bool:
+def _is_behind(each: ListedName, start: ListStart, *, newest_first: bool) -> bool:
     """Return whether the conversation may be on a page that begins at `start`."""
-    if start is None:
-        return True
     here, there = (each.started, each.id), (start.key.value, start.key.thread_id)
     return (
         here < there
@@ -169,6 +188,7 @@ def _settled(
     )
 
 
+@lru_cache(maxsize=4096)
 def _shifted(day: str, days: int) -> str:
     """Return the day that is `days` later; the same text if it is not a day of the calendar."""
     try:
@@ -243,6 +263,21 @@ def _names(folder: str, is_wanted: Callable[[os.DirEntry[str]], bool]) -> list[s
         return []
 
 
+def _files_of_length(folder: str, length: int) -> list[str]:
+    """Return the names of this length of the files in a folder. The loop does little work per file, since a folder may
+    have very many.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return [
+                each.name
+                for each in entries
+                if len(each.name) == length and each.is_file(follow_symlinks=False)
+            ]
+    except OSError:
+        return []
+
+
 def rollouts_in(folder: str) -> list[Path]:
     """Return all files in a folder that may be rollouts: the first files of conversations, and further ones."""
     names = _names(
@@ -256,9 +291,7 @@ def rollouts_in(folder: str) -> list[Path]:
 
 def _segments(folder: str) -> Iterator[tuple[RolloutName, Path]]:
     """Yield the further files of conversations in a folder."""
-    for file_name in _names(
-        folder, lambda each: may_be_segment(each.name) and each.is_file(follow_symlinks=False)
-    ):
+    for file_name in _files_of_length(folder, SEGMENT_LENGTH):
         name = parse_rollout_name(file_name)
         if name is not None and name.segment:
             yield name, Path(folder, file_name)
@@ -320,15 +353,10 @@ class FolderNames:
 
     def newest(self, home: Path, archived: bool) -> dict[str, Path]:
         """Return the newest files of the conversations that have several files, by conversation id."""
-        found: dict[str, tuple[str, Path]] = {}
-        for folder in folders(home, archived=archived):
-            for name, path in self._segments_in(folder.path):
-                found[name.conversation_id] = max(
-                    found.get(name.conversation_id, ("", path)), (name.segment, path)
-                )
-        return {id: path for id, (_, path) in found.items()}
+        return {id: path for id, (_, path) in _newest(home, self.segments_in, archived=archived).items()}
 
-    def _segments_in(self, folder: str) -> list[tuple[RolloutName, Path]]:
+    def segments_in(self, folder: str) -> list[tuple[RolloutName, Path]]:
+        """Return the further files of conversations in a folder."""
         changed = self._changed(folder)
         if changed is None:
             return []

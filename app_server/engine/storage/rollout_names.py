@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import date, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ MOST_APART = timedelta(hours=26)
 more, the id does not say the time of the name.
 """
 
+_EPOCH = date(1970, 1, 1)
 _STAMP_FORM = "%Y-%m-%dT%H-%M-%S"
 _STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}"
 _ID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -55,12 +57,29 @@ class RolloutName(Struct, frozen=True, order=True):
 def started_at(stamp: str, conversation_id: str) -> str:
     """Return `RolloutName.started` of a name with these parts."""
     if conversation_id[14:15] == "7":
-        with suppress(ValueError, OverflowError, OSError):
-            at = datetime.fromtimestamp(int(conversation_id[:8] + conversation_id[9:13], 16) / 1000, UTC)
-            local = datetime.fromisoformat(f"{stamp[:13]}:{stamp[14:16]}:{stamp[17:]}+00:00")
-            if abs(at - local) <= MOST_APART:
-                return at.isoformat(timespec="milliseconds")[:23].replace(":", "-")
+        with suppress(ValueError, OverflowError):
+            started = _time_text(int(conversation_id[:8] + conversation_id[9:13], 16))
+            if started[:10] == stamp[:10] or abs(_time(started[:19]) - _time(stamp)) <= MOST_APART:
+                return started
     return f"{stamp}.000"
+
+
+def _time_text(at_ms: int) -> str:
+    """Return a time in milliseconds since 1970 as a text. A list needs it for every file, so this is arithmetic but for
+    the day. Raises OverflowError for years beyond 9999.
+    """
+    seconds, milliseconds = divmod(at_ms, 1000)
+    days, second = divmod(seconds, 86_400)
+    return f"{_day(days)}T{second // 3600:02}-{second // 60 % 60:02}-{second % 60:02}.{milliseconds:03}"
+
+
+@lru_cache(maxsize=1024)
+def _day(days: int) -> str:
+    return (_EPOCH + timedelta(days=days)).isoformat()
+
+
+def _time(stamp: str) -> datetime:
+    return datetime.fromisoformat(f"{stamp[:13]}:{stamp[14:16]}:{stamp[17:]}")
 
 
 def new_rollout_path(home: Path, local_time: datetime, conversation_id: ConversationId) -> Path:

@@ -98,17 +98,22 @@ def pieces(path: Path, fd: int, held: ExitStack) -> list[Piece] | None:
 
 
 def head_lines(path: Path, fd: int, most: int) -> Iterator[RawLine]:
-    """Yield the first lines of an open rollout, from at most `most` bytes of each of its files. If a file that it
-    continues cannot be read, only its own lines are yielded.
+    """Return the first lines of an open rollout, from at most `most` bytes of each of its files. If a file that it
+    continues cannot be read, only its own lines are returned.
     """
-    with ExitStack() as held:
-        found = None
-        with suppress(RolloutUnreadable):
-            found = pieces(path, fd, held)
-        parts = found or [Piece(fd, 0, os.fstat(fd).st_size)]
-        yield from chain.from_iterable(
-            raw_lines(part.fd, 1, part.begin, min(part.end, part.begin + most)) for part in parts
-        )
+    own = raw_lines(fd, 1, 0, most)
+    first = next(own, None)
+    if first is None:
+        return own
+    return chain((first,), own if base_of(first.data) is None else _lines_behind_head(path, fd, most, own))
+
+
+def _lines_behind_head(path: Path, fd: int, most: int, own: Iterator[RawLine]) -> Iterator[RawLine]:
+    with ExitStack() as held, suppress(RolloutUnreadable):
+        for part in (pieces(path, fd, held) or [])[1:]:
+            yield from raw_lines(part.fd, 1, part.begin, min(part.end, part.begin + most))
+        return
+    yield from own
 
 
 def _find(path: Path, file_id: str) -> Path:

@@ -76,7 +76,9 @@ class ThreadLists:
                 log.debug("most threads do not match; the index is asked")
         named = noted.named(request.filter.is_found) if request.filter.search is not None else []
         return self.index.get().retried(
-            lambda index: page_of(request, index.candidates(request, start, named), noted)
+            lambda index: page_of(
+                request, matching(request.filter, index.candidates(request, start, named), noted), noted
+            )
         )
 
     def search(
@@ -107,22 +109,22 @@ class ThreadLists:
     def _by_names(self, request: pagination.ListRequest, start: pagination.ListStart | None) -> Candidates:
         """Yield threads without using the index. Raises TooManyPassedBy."""
         passed_by = 0
-        for name, path in walk(
+        for listed, path in walk(
             self._home,
             archived=request.archived,
             newest_first=request.newest_first,
             start=start,
             names_in=self._names,
-            newest=self._names.newest(self._home, request.archived),
+            segments_in=self._names.segments_in,
         ):
-            if name.conversation_id in request.filter.excluded:
+            if listed.id in request.filter.excluded:
                 continue
             try:
                 stored = read_stored_thread(path)
             except RolloutUnreadable:
                 stored = None
             if stored is not None and matches(request.filter, stored, None):
-                yield pagination.ListKey(name.started, name.conversation_id), stored, ""
+                yield pagination.ListKey(listed.started, listed.id), stored, ""
             elif (passed_by := passed_by + 1) > MOST_PASSED_BY:
                 raise TooManyPassedBy
 
@@ -144,16 +146,19 @@ def _is_in(cwd: str, wanted: frozenset[str]) -> bool:
     return os.path.normpath(cwd) in wanted or real_path(cwd) in wanted
 
 
+def matching(wanted: pagination.ThreadFilter, candidates: Candidates, noted: ThreadMetadata) -> Candidates:
+    """Yield the candidates that match a filter."""
+    return (each for each in candidates if matches(wanted, each[1], noted.name(each[0].thread_id)))
+
+
 def page_of(
     request: pagination.ListRequest, candidates: Candidates, noted: ThreadMetadata
 ) -> pagination.Page[pagination.ThreadSummary]:
-    """Return a page of the first candidates that match the filter."""
+    """Return a page of the first candidates, which match the filter."""
     limit, provider = pagination.page_limit(request.limit), request.filter.default_provider
     rows: list[tuple[pagination.ListKey, StoredThread]] = []
     more = False
     for key, stored, _ in candidates:
-        if not matches(request.filter, stored, noted.name(key.thread_id)):
-            continue
         if more := len(rows) == limit:
             break
         rows.append((key, stored))
@@ -172,12 +177,12 @@ def _found_page(
 ) -> pagination.Page[pagination.FoundThread]:
     snippets: dict[str, str] = {}
 
-    def matching() -> Candidates:
-        for key, stored, messages in candidates:
+    def with_snippets() -> Candidates:
+        for key, stored, messages in matching(request.filter, candidates, noted):
             found = snippet(messages, term) or snippet(noted.name(key.thread_id) or "", term)
             if found is not None:
                 snippets[stored.head.id] = found
                 yield key, stored, messages
 
-    page = page_of(request, matching(), noted)
+    page = page_of(request, with_snippets(), noted)
     return pagination.with_rows(page, tuple((summary, snippets[summary.id]) for summary in page.rows))

@@ -96,8 +96,9 @@ def read_stored_thread(path: Path) -> StoredThread:
             if meta is None and record.kind == "session_meta":
                 found = record.value()
                 meta = found if found is not None and is_session_meta(found) else None
-            elif preview is None and isinstance(message := message_in(record), UserMessage):
-                preview = preview_of(message)
+            elif preview is None and record.kind == "event_msg":
+                message = message_in(record)
+                preview = preview_of(message) if isinstance(message, UserMessage) else None
             if meta and preview is not None:
                 break
         if meta is None:
@@ -125,8 +126,9 @@ def read_stored_thread(path: Path) -> StoredThread:
 def preview_of(message: UserMessage) -> str:
     """Return the text by which a conversation is listed that begins with this message."""
     text = message.text
-    has_more = any(not isinstance(part, TextInput) for part in message.sent or message.content)
-    return request_in(text) if text.strip() or not has_more else IMAGE
+    if text.strip() or all(isinstance(part, TextInput) for part in message.sent or message.content):
+        return request_in(text)
+    return IMAGE
 
 
 def summarise(stored: StoredThread, default_provider: str, noted: ThreadMetadata) -> ThreadSummary:
@@ -147,9 +149,10 @@ def summarise(stored: StoredThread, default_provider: str, noted: ThreadMetadata
 
 def is_session_meta(found: Mapping[str, Json]) -> bool:
     """Return whether the payload has the fields that every conversation has."""
-    return all(
-        isinstance(found.get(key), str) for key in ("id", "timestamp", "cwd", "originator", "cli_version")
-    )
+    for key in ("id", "timestamp", "cwd", "originator", "cli_version"):  # noqa: SIM110 - the faster form
+        if not isinstance(found.get(key), str):
+            return False
+    return True
 
 
 def request_in(text: str) -> str:

@@ -123,7 +123,9 @@ def test_a_walk_has_the_names_in_order_from_where_it_begins(
             if (begun(name) < begun(start) if newest_first else begun(name) > begun(start))
             or (included and begun(name) == begun(start))
         ]
-    assert walked == [(name, paths[name]) for name in expected]
+    assert [((each.started, each.id), path) for each, path in walked] == [
+        (begun(name), paths[name]) for name in expected
+    ]
 
 
 def test_a_walk_reads_no_folder_of_days_before_its_begin(tmp_path: Path) -> None:

@@ -340,10 +340,10 @@ def plain(home: Path, **request: Json) -> list[str]:
     found = []
     for name, path in walk(home, archived=archived):
         head = read_stored_thread(path)
-        shown = f"{head.head.preview}\n{notes(home).read().name(name.conversation_id) or ''}"
+        shown = f"{head.head.preview}\n{notes(home).read().name(name.id) or ''}"
         if head.has_user_message and request.get("search", "").casefold() in shown.casefold():
-            value = path.stat().st_mtime_ns if by_change else name.stamp
-            found.append((value, name.conversation_id, head.head.preview))
+            value = path.stat().st_mtime_ns if by_change else name.started
+            found.append((value, name.id, head.head.preview))
     return [preview for *_, preview in sorted(found, reverse=True)]
 
 
