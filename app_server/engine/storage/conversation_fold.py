@@ -5,11 +5,18 @@ from __future__ import annotations
 from app_server.engine.storage.decode import RolloutDecoder
 from app_server.engine.storage.encode import kept_item
 from app_server.engine.storage.history_calls import OF_CALLS
+from app_server.engine.storage.plain_texts import PlainTextDecoder
 from app_server.engine.storage.record import RevertedRanges, StoredRecord
 from app_server.engine.storage.turn_edges import Events
 from app_server.engine.storage.turn_fold import TurnFold, WholeHistory
-from app_server_protocol.engine.events import EngineEvent, ItemCompleted, TurnEnded, TurnRenamed, TurnStatus
-from app_server_protocol.engine.items import Reasoning
+from app_server_protocol.engine.events import (
+    EngineEvent,
+    ItemCompleted,
+    TurnEnded,
+    TurnRenamed,
+    TurnStatus,
+)
+from app_server_protocol.engine.items import Item, Reasoning
 from app_server_protocol.engine.legacy import begin_events, legacy_event, legacy_events
 from app_server_protocol.engine.notices import PlanUpdated, TokenUsageUpdated, UndoCompleted
 from app_server_protocol.events.msg import EventMsg
@@ -30,7 +37,8 @@ class ConversationFold:
         """Begin without lines. `turns`, `messages`: what is wanted; the plan comes with the turns."""
         self._conversation_id, self._reverted_lines = conversation_id, reverted_lines
         self._turns, self._wants_messages = TurnFold() if turns else None, messages
-        self._decoder = RolloutDecoder(conversation_id, derives_ids=turns, notices=messages)
+        self._texts = None if turns else PlainTextDecoder.of(conversation_id)
+        self._decoder = self._texts or RolloutDecoder(conversation_id, notices=messages)
         self._gone: RolloutDecoder | None = None
         self.messages: list[EventMsg] = []
         """Events of the conversation API; empty if they are not wanted."""
@@ -44,7 +52,9 @@ class ConversationFold:
     def take(self, number: int, record: StoredRecord) -> None:
         if number not in self._reverted_lines:
             self._gone = None
-            if decoded := self._decoder.take(number, record):
+            if self._texts is not None and (text := self._texts.take_text(number, record)) is not None:
+                self.messages.append(text)
+            elif decoded := self._decoder.take(number, record):
                 self._apply(decoded)
         elif self._turns is not None:
             self._gone = self._gone or RolloutDecoder(self._conversation_id)
@@ -64,25 +74,31 @@ class ConversationFold:
             if isinstance(event, TurnRenamed):
                 continue
             inner = event.event
-            if self._wants_messages:
-                _add_messages(self.messages, inner)
             if isinstance(inner, PlanUpdated):
                 self._plan = inner
+            elif self._wants_messages:
+                _add_messages(self.messages, inner)
 
 
 def _add_messages(messages: list[EventMsg], event: EngineEvent) -> None:
     """Add the events of the conversation API that show a stored event, as codex 0.58 shows what it stored. Calls are
     shown with their begin and end, as while they ran.
     """
-    match event:
-        case ItemCompleted(announced=True, item=item):
-            if isinstance(item, OF_CALLS):
-                item = kept_item(item)
-                messages += begin_events(item)
-            messages += legacy_events(item, raw_reasoning=isinstance(item, Reasoning) and item.show_content)
-        case TurnEnded(status=TurnStatus.INTERRUPTED, reason=reason) if reason is not None:
-            messages.append(TurnAbortedEvent(reason=reason))
-        case TokenUsageUpdated() | UndoCompleted():
-            messages.append(legacy_event(event))
-        case _:
-            pass
+    if isinstance(event, ItemCompleted):
+        if event.announced:
+            _add_item(messages, event.item)
+    elif isinstance(event, TurnEnded):
+        if event.reason is not None and event.status is TurnStatus.INTERRUPTED:
+            messages.append(TurnAbortedEvent(reason=event.reason))
+    elif isinstance(event, TokenUsageUpdated | UndoCompleted):
+        messages.append(legacy_event(event))
+
+
+def _add_item(messages: list[EventMsg], item: Item) -> None:
+    raw_reasoning = False
+    if type(item) in OF_CALLS:
+        item = kept_item(item)
+        messages += begin_events(item)
+    elif isinstance(item, Reasoning):
+        raw_reasoning = item.show_content
+    messages += legacy_events(item, raw_reasoning=raw_reasoning)

@@ -58,6 +58,8 @@ _OLDER: Final = frozenset(
     )
 )
 """Events that stand for one item each."""
+_OPENING: Final = frozenset(("user_message", "entered_review_mode"))
+"""Older events with which a turn begins, if its begin is not stored."""
 _OF_CALLS: Final = frozenset((TURN_ITEM, ITEM_COMPLETED, *CALLS_ENDED))
 """Events about the items of calls, among others."""
 _COUNT: Final = msgspec.json.Decoder(TokenCountEvent)
@@ -109,6 +111,9 @@ class RolloutDecoder(TurnEdges):
         """Return the events of a record. `number` is its line number in the file, counted from 0."""
         kind, name = record.kind, record.name
         if kind != "event_msg" or (record.ordinal is not None and name in OLDER_EVENTS):
+            ends = self._calls.answered or self._after_compaction or self._reasoning is not None
+            if kind == "response_item" and name not in NAMES and not ends:
+                return []  # most lines of a file are such entries of the history
             name = None
         out: Events = []
         if self._calls.answered and name not in _OF_CALLS:
@@ -248,7 +253,7 @@ class RolloutDecoder(TurnEdges):
 
     def _told(self, out: Events, item: items.Item) -> None:
         """Take the item of a line: calls before it are shown, but for that of the item."""
-        if isinstance(item, OF_CALLS):
+        if type(item) in OF_CALLS:
             self._calls.told(item)
         if self._calls.answered:
             self._show_calls(out, self._calls.take_answered())
@@ -257,8 +262,7 @@ class RolloutDecoder(TurnEdges):
         self, out: Events, number: int, payload: Mapping[str, Json], *, after_compaction: bool
     ) -> None:
         name = payload["type"]
-        opens = name in ("user_message", "entered_review_mode")
-        if self._turn is None or (opens and not self.explicit):
+        if self._turn is None or (name in _OPENING and not self.explicit):
             self._close(out)
             kind = events.TurnKind.REVIEW if name == "entered_review_mode" else events.TurnKind.REGULAR
             self._begin_derived(out, number, kind)

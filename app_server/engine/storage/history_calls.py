@@ -37,13 +37,15 @@ from app_server_protocol.values import replace
 CALLS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
 OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 NAMES: Final = CALLS | OUTPUTS
-OF_CALLS: Final = (
-    items.CommandExecution,
-    items.FileChange,
-    items.McpToolCall,
-    items.DynamicToolCall,
-    items.ImageView,
-    items.WebSearch,
+OF_CALLS: Final = frozenset(
+    (
+        items.CommandExecution,
+        items.FileChange,
+        items.McpToolCall,
+        items.DynamicToolCall,
+        items.ImageView,
+        items.WebSearch,
+    )
 )
 """Types of the items of calls."""
 
@@ -109,6 +111,11 @@ class HistoryCalls(Struct):
         """Take the line that describes the conversation or a turn."""
         self._cwd_before = self.cwd
         self.context = context
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call waits for its output, or to be shown."""
+        return not (self.answered or self._open)
 
     def take(self, record: StoredRecord) -> None:
         """Take an entry of the history with one of the `NAMES`, in a turn whose items may have no lines."""

@@ -70,12 +70,15 @@ def raw_lines(fd: int, number: int = 0, begin: int = 0, end: int | None = None) 
         place += len(chunk)
         size = CHUNK_BYTES
         *whole, rest = chunk.split(b"\n")
-        for piece in whole:
-            length = carried + len(piece)
-            if carry:
-                piece, carry = b"".join((*carry, piece)), []
-            yield RawLine(number, begin, begin + length + 1, piece if length <= MAX_LINE_BYTES else b"")
-            number, begin, carried = number + 1, begin + length + 1, 0
+        if carried and whole:
+            carried += len(whole[0])
+            line = b"".join((*carry, whole.pop(0))) if carried <= MAX_LINE_BYTES else b""
+            yield RawLine(number, begin, begin + carried + 1, line)
+            number, begin, carry, carried = number + 1, begin + carried + 1, [], 0
+        for line in whole:
+            behind = begin + len(line) + 1
+            yield RawLine(number, begin, behind, line if len(line) <= MAX_LINE_BYTES else b"")
+            number, begin = number + 1, behind
         carried += len(rest)
         if carried <= MAX_LINE_BYTES:
             carry.append(rest)

@@ -113,10 +113,10 @@ def read_record(line: bytes) -> StoredRecord | None:
     except (ValueError, RecursionError):
         return _damaged_record(line)
     payload = bytes(found.payload)
-    if not payload.startswith(b"{"):
-        return None
     if match := _NAME.match(payload):
         return StoredRecord(found.type, match[1].decode(), payload, None, found.ordinal)
+    if not payload.startswith(b"{"):
+        return None
     if found.type not in _NAMED_KINDS:
         return StoredRecord(found.type, None, payload, None, found.ordinal)
     value = parse_object(payload)

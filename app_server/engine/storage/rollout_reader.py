@@ -29,6 +29,7 @@ from app_server.engine.storage.line_reader import (
     without_collector,
 )
 from app_server.engine.storage.record import (
+    OLDER_EVENTS,
     REVERTED,
     RevertedRanges,
     StoredRecord,
@@ -147,9 +148,10 @@ def read_rollout(
 def _collected(found: _Collector, fd: int, most: int | None) -> _Collector:
     """Collect from the first `most` lines; from all if it is None."""
     for raw in islice(raw_lines(fd), most):
-        found.lines = raw.number + 1
+        number = raw.number
+        found.lines = number + 1
         if (record := read_record(raw.data)) is not None:
-            found.take(raw.number, record)
+            found.take(number, record)
     found.validate_batch()
     return found
 
@@ -188,12 +190,14 @@ class _Collector:
 
     def _collect(self, number: int, record: StoredRecord) -> None:
         match record.kind:
-            case "response_item" if record.name in ITEM_NAMES:
-                self._pending.append(with_whole_name(record) if record.name == "function_call" else record)
-                if len(self._pending) >= BATCH:
-                    self.validate_batch()
+            case "response_item":
+                if (name := record.name) in ITEM_NAMES:
+                    self._pending.append(with_whole_name(record) if name == "function_call" else record)
+                    if len(self._pending) >= BATCH:
+                        self.validate_batch()
             case "event_msg":
-                self._take_event(number, record)
+                if record.name not in OLDER_EVENTS:
+                    self._take_event(number, record)
             case "turn_context":
                 self._turn_context = record
             case "compacted":

@@ -57,7 +57,8 @@ class UserMessage(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return "".join(part.text for part in self.content if isinstance(part, TextInput))
+        texts = [part.text for part in self.content if isinstance(part, TextInput)]
+        return texts[0] if len(texts) == 1 else "".join(texts)
 
 
 class AgentMessage(Struct, frozen=True):

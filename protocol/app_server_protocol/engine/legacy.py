@@ -89,8 +89,8 @@ def legacy_events(item: items.Item, *, raw_reasoning: bool) -> list[EventMsg]:  
     """
     match item:
         case items.UserMessage():
-            images = tuple(part.image_url for part in item.content if isinstance(part, ImageInput))
-            return [UserMessageEvent(message=item.text, images=images)]
+            images = [part.image_url for part in item.content if isinstance(part, ImageInput)]
+            return [UserMessageEvent(message=item.text, images=tuple(images))]
         case items.AgentMessage():
             return [AgentMessageEvent(message=text) for text in item.content]
         case items.Reasoning():
