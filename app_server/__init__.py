@@ -2,7 +2,7 @@
 
 __version__ = "0.60.0"
 
-PROTOCOL_VERSION = "0.169.0"
+PROTOCOL_VERSION = "0.171.0"
 """Newest version of `codex app-server` whose API is supported. Clients read it from the user agent and from
 `--version`, and derive from it what the server supports.
 """

@@ -241,6 +241,7 @@ from app_server_protocol.v2.thread import ThreadActiveFlag as ThreadActiveFlag
 from app_server_protocol.v2.thread import ThreadArchivedNotification as ThreadArchivedNotification
 from app_server_protocol.v2.thread import ThreadClosedNotification as ThreadClosedNotification
 from app_server_protocol.v2.thread import ThreadDeletedNotification as ThreadDeletedNotification
+from app_server_protocol.v2.thread import ThreadEnvironment as ThreadEnvironment
 from app_server_protocol.v2.thread import ThreadGoal as ThreadGoal
 from app_server_protocol.v2.thread import ThreadGoalClearedNotification as ThreadGoalClearedNotification
 from app_server_protocol.v2.thread import ThreadGoalStatus as ThreadGoalStatus

@@ -32,3 +32,6 @@ from app_server_protocol.v2.skills import SkillsChangedNotification as SkillsCha
 from app_server_protocol.v2.thread import (
     McpServerStatusUpdatedNotification as McpServerStatusUpdatedNotification,
 )
+from app_server_protocol.v2.thread_store import (
+    ThreadSearchPartialNotification as ThreadSearchPartialNotification,
+)

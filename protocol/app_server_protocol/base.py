@@ -8,7 +8,7 @@ Validators are built on first use, so importing a module of models stays cheap.
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -51,6 +51,21 @@ class WireModel(Model):
     """Whether that order applies to all connections of a server, because the field names a conversation."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, serialize_by_alias=True)
+
+
+class CancellableParams(WireModel):
+    """Parameters of a request that the client can cancel by a later one, which names it by its id."""
+
+    _request_id: str | int | None = PrivateAttr(default=None)
+
+    @property
+    def request_id(self) -> str | int | None:
+        """Id of the request; None if the parameters are not those of a request."""
+        return self._request_id
+
+    def of_request(self, id: str | int) -> None:
+        """Set the id of the request."""
+        self._request_id = id
 
 
 def tag_of(raw: Json) -> str | None:

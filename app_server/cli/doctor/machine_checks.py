@@ -29,6 +29,7 @@ from app_server.engine.storage.rollout_names import ARCHIVED, SESSIONS
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ConfigError, describe
 from app_server.engine.support.redaction import MASK, masked_text
+from app_server_protocol.policy import AskForApproval
 from app_server_protocol.values import replace
 
 LITTLE_BYTES = 1 << 30
@@ -212,6 +213,9 @@ def check_config(home: Path, loaded: Config | ConfigError) -> list[Check]:
         warning("config", f"`{name}` is an old name", f"write `[features].{present}` in {path}")
         for name, present in loaded.notices.old_names
     ]
+    if loaded.thread.approval_policy is AskForApproval.UNTRUSTED:
+        policy = user_messages.UNTRUSTED_POLICY
+        old.append(warning("config", policy.what, policy.advice))
     if warnings or old:
         return [*warnings, *old]
     profile = f", profile {loaded.profile}" if loaded.profile else ""

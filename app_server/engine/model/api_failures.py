@@ -54,7 +54,12 @@ reason.
 """
 
 UNEXPLAINED: Final = "response.failed event received"
-FLAGGED: Final = "The provider takes this request for a risk to computer security, and does not answer it."
+_RISK: Final = "The provider takes this request for a risk to {} security, and does not answer it."
+FLAGGED: Final[Mapping[ErrorClass, str]] = {
+    ErrorClass.CYBER_POLICY: _RISK.format("computer"),
+    ErrorClass.BIO_POLICY: _RISK.format("biological"),
+}
+"""Texts of refusals that the provider does not explain."""
 
 # These patterns are texts, which `re` compiles at the first failure: a server that starts needs none of them.
 _NO_MODEL: Final = (
@@ -177,10 +182,11 @@ def known_failure(code: str, message: str, error: Mapping[str, Json]) -> ModelEr
         case "invalid_prompt":
             text = f"The provider does not accept the request: {model_errors.excerpt(message)}"
             return ModelError(text, ErrorClass.BAD_REQUEST)
-        case "cyber_policy":
+        case "cyber_policy" | "bio_policy":
             # The provider's own message says what the user can do.
-            text = FLAGGED if message == UNEXPLAINED else model_errors.excerpt(message)
-            return ModelError(text, ErrorClass.CYBER_POLICY)
+            flagged = ErrorClass(code)
+            text = FLAGGED[flagged] if message == UNEXPLAINED else model_errors.excerpt(message)
+            return ModelError(text, flagged)
         case _:
             return None
 

@@ -36,6 +36,13 @@ def nobody_logged_in(elsewhere: str) -> Problem:
     return Problem(f"{NOBODY_LOGGED_IN} {elsewhere.removesuffix('.')}", "")
 
 
+UNTRUSTED_POLICY = Problem(
+    'The setting `approval_policy = "untrusted"` is deprecated: codex since 0.171 does not start with it. This server'
+    " still asks about each command that is not known to only read",
+    'remove it, or write "on-request", with which the sandbox decides about what is asked',
+)
+
+
 def hidden_files(profile: str, reason: str) -> Problem:
     """Return the problem that a profile hides files on a machine without namespaces. `reason`: why the machine has
     none.

@@ -34,7 +34,7 @@ from app_server.server.apis.error_responses import (
 from app_server.server.apis.ignored_parameters import ParameterCheck
 from app_server.server.rpc.lanes import LaneName
 from app_server.server.rpc.rpc_connection import RoutedRequest, RpcReply
-from app_server_protocol.base import WireModel
+from app_server_protocol.base import CancellableParams, WireModel
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.jsonrpc import INITIALIZE, Request
 from app_server_protocol.method_table import AnyClientRequest, ClientRequest, NoResult, by_method
@@ -215,6 +215,8 @@ class MethodRouter:
         if route.row.experimental and not self._client.experimental_api:
             raise experimental(request.method)
         self._require_running(request.method)
+        if isinstance(params, CancellableParams):
+            params.of_request(request.id)
         notice = self._parameters.check(request.method, request.params, params)
         result, effects = begin(route, params)
         reply = RpcReply(written(await result), effects)

@@ -30,6 +30,8 @@ class ErrorClass(StrEnum):
     """The model's answer reached its maximum length."""
     CYBER_POLICY = "cyber_policy"
     """The provider takes the request for a cyber attack."""
+    BIO_POLICY = "bio_policy"
+    """The provider takes the request for a risk to biological security."""
     REFUSED = "refused"
     """The provider's filter withheld the answer."""
     OTHER = "other"

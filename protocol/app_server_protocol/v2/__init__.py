@@ -1,4 +1,4 @@
-"""The shapes of the thread API (0.169.0), by resource. A process that only speaks v1 does not load them."""
+"""The shapes of the thread API (0.171.0), by resource. A process that only speaks v1 does not load them."""
 
 from functools import cache
 from importlib import import_module

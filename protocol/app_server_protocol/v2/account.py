@@ -148,11 +148,15 @@ class AccountLoginCompletedNotification(WireStruct):
     error: str | None = None
 
 
+AccountUpdateReason = TypeAliasType("AccountUpdateReason", Literal["workspaceRoutingReady", "unknown"])
+
+
 class AccountUpdatedNotification(WireStruct):
-    """After a login or a logout."""
+    """After a login or a logout, whose `reason` is null."""
 
     auth_mode: AuthMode | None = None
     plan_type: PlanType | None = None
+    reason: AccountUpdateReason | None = None
 
 
 class GetAccountRateLimitsParams(WireModel):

@@ -219,6 +219,20 @@ CONFIG_BATCH_WRITE: Final = ClientRequest(
     ConfigWriteResponse,
     "Writes several settings into the user's file, all or none.",
 )
+
+
+class ModelProviderDefaultSetParams(WireModel):
+    """The provider of threads that name none."""
+
+    provider_id: str
+
+
+MODEL_PROVIDER_DEFAULT_SET: Final = ClientRequest(
+    "modelProvider/default/set",
+    ModelProviderDefaultSetParams,
+    ConfigWriteResponse,
+    "Writes the default provider into the user's file.",
+)
 CONFIG_REQUIREMENTS_READ: Final = ClientRequest(
     "configRequirements/read",
     NoParams,

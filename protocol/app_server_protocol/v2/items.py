@@ -96,6 +96,7 @@ class McpToolCallThreadItem(parts.Item, omit_defaults=True):
     app_context: Annotated[Foreign, unserved("McpToolCallAppContext")] | None = always_written(None)
     plugin_id: str | None = always_written(None)
     read_only_hint: bool | None = always_written(None)
+    environment_id: str | None = always_written(None)
     mcp_app_ui: Annotated[Foreign, unserved("McpAppUi")] | None = always_written(None)
     mcp_app_resource_uri: str | None = None
 

@@ -107,12 +107,14 @@ class McpServerStatus(WireStruct):
     resources: tuple[Resource, ...]
     resource_templates: tuple[ResourceTemplate, ...]
     auth_status: McpAuthStatus
+    environment_id: str | None = None
 
 
 class ListMcpServerStatusParams(ByPages):
     detail: McpServerStatusDetail | None = None
     thread_id: str | None = None
     server_name: str | None = None
+    environment_id: str | None = None
 
 
 class ListMcpServerStatusResponse(WireStruct):
@@ -123,6 +125,7 @@ class ListMcpServerStatusResponse(WireStruct):
 class McpServerToolCallParams(AboutThread):
     server: str
     tool: str
+    environment_id: str | None = None
     arguments: Json = None
     meta: Json = Field(default=None, alias="_meta")
 
@@ -142,6 +145,7 @@ class McpResourceReadParams(WireModel):
     origin_call_id: str | None = None
     server: str
     uri: str
+    environment_id: str | None = None
 
 
 class McpResourceReadResponse(WireStruct):
@@ -152,6 +156,7 @@ class McpResourceReadResponse(WireStruct):
 class McpServerOauthLoginParams(WireModel):
     name: str
     thread_id: str | None = None
+    environment_id: str | None = None
     scopes: tuple[str, ...] | None = None
     timeout_secs: Integer | None = None
 

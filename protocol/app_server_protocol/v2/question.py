@@ -16,14 +16,18 @@ from app_server_protocol.v2.fields import Experimental, LegacyAppPathString, wit
 from app_server_protocol.v2.item_parts import CommandAction, DynamicToolCallOutputContentItem
 from app_server_protocol.wire_fields import Flag
 
+COMMON_FIELDS: Final = ("threadId", "turnId", "serverName", "environmentId")
+"""Fields of every question of an MCP server, which the schema declares once."""
+
 
 class _Elicitation(WireModel):
     """Base of every question of an MCP server; the turn is null where it belongs to none."""
 
-    model_config = ConfigDict(json_schema_extra=without("threadId", "turnId", "serverName"))
+    model_config = ConfigDict(json_schema_extra=without(*COMMON_FIELDS))
     thread_id: str
     turn_id: str | None = None
     server_name: str
+    environment_id: str | None = None
 
 
 class FormElicitation(_Elicitation):
@@ -55,6 +59,7 @@ def _with_common_fields(schema: dict[str, Json]) -> None:
         "threadId": text,
         "turnId": {"anyOf": [text, {"type": "null"}]},
         "serverName": text,
+        "environmentId": {"anyOf": [text, {"type": "null"}]},
     }
     schema["required"] = ["threadId", "serverName"]
 

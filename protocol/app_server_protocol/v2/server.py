@@ -60,6 +60,7 @@ class CodexErrorKind(StrEnum):
     SERVER_OVERLOADED = "serverOverloaded"
     MODEL_NOT_FOUND = "modelNotFound"
     CYBER_POLICY = "cyberPolicy"
+    BIO_POLICY = "bioPolicy"
     INTERNAL_SERVER_ERROR = "internalServerError"
     UNAUTHORIZED = "unauthorized"
     BAD_REQUEST = "badRequest"

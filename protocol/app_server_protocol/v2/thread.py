@@ -6,9 +6,10 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
+from app_server_protocol.base import Foreign, unserved
 from app_server_protocol.method_table import ServerNotification
 from app_server_protocol.outgoing import EngineStruct, WireStruct
-from app_server_protocol.v2.fields import AbsolutePathBuf, ReasoningEffort
+from app_server_protocol.v2.fields import AbsolutePathBuf, Experimental, LegacyAppPathString, ReasoningEffort
 from app_server_protocol.v2.turn import Turn
 
 
@@ -105,8 +106,19 @@ SessionSource = TypeAliasType(
 )
 
 
+class ThreadEnvironment(WireStruct):
+    """Place where the commands of a thread run. There is one, the server's own machine, whose id is `local`."""
+
+    environment_id: str
+    cwd: LegacyAppPathString
+    runtime_workspace_roots: tuple[LegacyAppPathString, ...]
+
+
 class Thread(WireStruct):
-    """A thread, its turns only where they were asked for. Times are in seconds; null fields are written."""
+    """A thread, its turns only where they were asked for. Times are in seconds; null fields are written.
+
+    `environments` and `canAcceptDirectInput` are null for a thread that is not loaded.
+    """
 
     id: str
     session_id: str
@@ -133,6 +145,12 @@ class Thread(WireStruct):
     name: str | None = None
     agent_role: str | None = None
     git_info: GitInfo | None = None
+    environments: Annotated[tuple[ThreadEnvironment, ...] | None, Experimental] = None
+    can_accept_direct_input: Annotated[bool | None, Experimental] = None
+    attached_to_thread_id: Annotated[str | None, Experimental] = None
+    section: Annotated[Foreign, unserved("ThreadSection")] | None = None
+    section_entered_at: int | None = None
+    extra: Annotated[Annotated[Foreign, unserved("ThreadExtra")] | None, Experimental] = None
     turns: tuple[Turn, ...]
 
 
@@ -246,6 +264,7 @@ class McpServerStatusUpdatedNotification(WireStruct):
     error: str | None = None
     failure_reason: McpServerStartupFailureReason | None = None
     protocol_version: str | None = None
+    environment_id: str | None = None
 
 
 MCP_SERVER_STARTUP_STATUS_UPDATED: Final = ServerNotification(

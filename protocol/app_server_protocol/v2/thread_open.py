@@ -134,8 +134,11 @@ class ThreadStartParams(ThreadOptions):
         return raw
 
 
+MultiAgentMode = TypeAliasType("MultiAgentMode", Literal["explicitRequestOnly", "proactive"])
+
+
 class OpenedThread(WireStruct):
-    """The thread and the settings in force."""
+    """The thread and the settings in force. No thread has plugins or begins sub-agents by itself."""
 
     thread: Thread
     model: str
@@ -149,6 +152,8 @@ class OpenedThread(WireStruct):
     sandbox: SandboxPolicy
     active_permission_profile: Annotated[ActivePermissionProfile | None, Experimental] = None
     reasoning_effort: ReasoningEffort | None = None
+    disabled_plugin_ids: tuple[str, ...] = ()
+    multi_agent_mode: Annotated[MultiAgentMode, Experimental] = "explicitRequestOnly"
 
 
 class ThreadStartResponse(OpenedThread):

@@ -6,10 +6,17 @@ from typing import Final, Literal
 
 from typing_extensions import TypeAliasType
 
-from app_server_protocol.base import WireModel
-from app_server_protocol.method_table import ClientRequest, NoResult
+from app_server_protocol.base import CancellableParams, WireModel
+from app_server_protocol.method_table import ClientRequest, NoResult, ServerNotification
 from app_server_protocol.outgoing import WireStruct
-from app_server_protocol.v2.fields import AboutThread, ByPages, InThread, SortDirection, experimental
+from app_server_protocol.v2.fields import (
+    AboutThread,
+    ByPages,
+    InThread,
+    RequestId,
+    SortDirection,
+    experimental,
+)
 from app_server_protocol.v2.items import ThreadItem
 from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.turn import Turn, TurnItemsView
@@ -76,7 +83,7 @@ class ThreadListResponse(WireStruct):
 ThreadSearchSortKey = TypeAliasType("ThreadSearchSortKey", Literal["created_at", "updated_at", "recency_at"])
 
 
-class ThreadSearchParams(ByPages):
+class ThreadSearchParams(CancellableParams, ByPages):
     sort_key: ThreadSearchSortKey | None = None
     sort_direction: SortDirection | None = None
     source_kinds: tuple[ThreadSourceKind, ...] | None = None
@@ -93,6 +100,19 @@ class ThreadSearchResponse(WireStruct):
     data: tuple[ThreadSearchResult, ...]
     next_cursor: str | None = None
     backwards_cursor: str | None = None
+
+
+class ThreadSearchPartialNotification(WireStruct):
+    """Threads that a search has found while it goes on; its answer has them, too."""
+
+    request_id: RequestId
+    data: tuple[ThreadSearchResult, ...]
+
+
+class ThreadSearchCancelParams(WireModel):
+    """Which search to end, by the id of its request."""
+
+    request_id: RequestId
 
 
 class ThreadLoadedListResponse(WireStruct):
@@ -209,6 +229,30 @@ THREAD_SEARCH: Final = ClientRequest(
     ThreadSearchResponse,
     "Finds stored threads by what was said in them.",
     experimental=True,
+)
+THREAD_SEARCH_STREAM: Final = ClientRequest(
+    "thread/search/stream",
+    ThreadSearchParams,
+    ThreadSearchResponse,
+    "As `thread/search`; if it takes long, `thread/search/partial` tells what is found before the answer.",
+    experimental=True,
+)
+THREAD_SEARCH_CANCEL: Final = ClientRequest(
+    "thread/search/cancel",
+    ThreadSearchCancelParams,
+    NoResult,
+    "Ends a search, which is answered with what it has found. Succeeds where there is none.",
+    experimental=True,
+)
+THREAD_SEARCH_STREAM_CANCEL: Final = ClientRequest(
+    "thread/search/stream/cancel",
+    ThreadSearchCancelParams,
+    NoResult,
+    "The same for `thread/search/stream`.",
+    experimental=True,
+)
+THREAD_SEARCH_PARTIAL: Final = ServerNotification(
+    "thread/search/partial", ThreadSearchPartialNotification, "What a search has found while it goes on."
 )
 THREAD_LOADED_LIST: Final = ClientRequest(
     "thread/loaded/list",

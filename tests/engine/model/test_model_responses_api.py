@@ -10,7 +10,6 @@ from app_server.engine.model.api_failures import FLAGGED
 from app_server.engine.model.responses_api import ResponsesDecoder
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.responses import FunctionCall, MessageItem, OtherItem, OutputText
 from tests.engine.model.scripted import (
@@ -169,10 +168,11 @@ def test_failures_by_code() -> None:
     assert "quota is used up" in str(failing(code="insufficient_quota", message="pay"))
     assert "does not accept the request" in str(failing(code="invalid_prompt", message="no"))
     assert not failing(code="context_length_exceeded", message="x").retryable
-    for message, told in (("told why", "told why"), (None, FLAGGED)):
-        flagged = failing(code="cyber_policy", message=message)
-        assert (str(flagged), flagged.error_class) == (told, ErrorClass.CYBER_POLICY)
-        assert not flagged.retryable
+    for policy, unexplained in FLAGGED.items():
+        for message, told in (("told why", "told why"), (None, unexplained)):
+            flagged = failing(code=policy.value, message=message)
+            assert (str(flagged), flagged.error_class) == (told, policy)
+            assert not flagged.retryable
     other = failing(code="server_error", message="the model fell over")
     assert str(other) == "stream disconnected before completion: the model fell over"
     assert other.retryable

@@ -20,6 +20,7 @@ from app_server.server.conversations.adapter import Activity, ConversationStatus
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import AgentMessage
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.v2.thread_store import (
@@ -63,6 +64,9 @@ class Live(Struct, frozen=True):
 
     def status(self, thread_id: str) -> ConversationStatus:
         return ConversationStatus(Activity.IDLE if thread_id in self.summaries else Activity.NOT_LOADED)
+
+    def settings(self, thread_id: str) -> ThreadSettings | None:
+        return ThreadSettings(cwd="/w") if thread_id in self.summaries else None
 
     def running(self, thread_id: str) -> TurnRecord | None:
         return self.turns.get(thread_id)

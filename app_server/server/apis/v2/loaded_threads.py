@@ -27,6 +27,7 @@ from app_server.server.conversations.live_turn import LiveTurn
 from app_server.server.conversations.manager import ConversationManager
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.engine.events import TurnRecord
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.rpc_errors import invalid_request
 from app_server_protocol.v2.thread import Thread
@@ -90,6 +91,11 @@ class LoadedThreads(Struct, frozen=True):
             name=live.unstored_name,
             ephemeral=live.rollout_path is None,
         )
+
+    def settings(self, thread_id: str) -> ThreadSettings | None:
+        """Return the settings of the next turn of a thread; None if it is not loaded."""
+        live = self.conversations.find(thread_id)
+        return None if live is None else live.session.facts.settings
 
     def live_turn(self, live: LiveConversation) -> LiveTurn:
         """Follow a thread over this API, and return its running turn."""
@@ -159,7 +165,12 @@ class ReadingContext(Struct, frozen=True):
 
     async def shown(self, thread: FoundThread, turns: tuple[Turn, ...] = ()) -> Thread:
         summary = await self.summary(thread)
-        return thread_view(summary, thread_status(self.live.status(thread.id)), turns)
+        return self.view(summary, turns)
+
+    def view(self, summary: ThreadSummary, turns: tuple[Turn, ...] = ()) -> Thread:
+        """Show a thread with its present status; one that is loaded also with the place where it works."""
+        status = thread_status(self.live.status(summary.id))
+        return thread_view(summary, status, turns, self.live.settings(summary.id))
 
     async def summary(self, thread: FoundThread) -> ThreadSummary:
         """Return a summary of the stored thread; that of a loaded thread has its current model and directory."""

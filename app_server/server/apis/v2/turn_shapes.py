@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from app_server.engine.storage.pagination import ThreadSummary
 from app_server.server.apis.v2.thread_items import review_text, thread_item
+from app_server.server.apis.v2.thread_settings import LOCAL
 from app_server.server.apis.v2.v2_errors import turn_error
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events
 from app_server_protocol.engine.events import EndedItem, TurnRecord
 from app_server_protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
+from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.responses import COMMENTARY
 from app_server_protocol.v2 import thread as wire
@@ -125,10 +127,20 @@ MOST_BYTES = 8 * 1024 * 1024
 
 
 def thread_view(
-    summary: ThreadSummary, status: wire.ThreadStatus, turns: tuple[Turn, ...] = ()
+    summary: ThreadSummary,
+    status: wire.ThreadStatus,
+    turns: tuple[Turn, ...] = (),
+    settings: ThreadSettings | None = None,
 ) -> wire.Thread:
-    """Show a thread, with turns only where the client asked for them."""
+    """Show a thread, with turns only where the client asked for them. `settings` are those of a thread that is loaded;
+    None for any other.
+    """
     git = summary.git
+    environments = None
+    if settings is not None:
+        roots = (settings.cwd, *settings.workspace_roots)
+        place = wire.ThreadEnvironment(environment_id=LOCAL, cwd=settings.cwd, runtime_workspace_roots=roots)
+        environments = (place,)
     return wire.Thread(
         id=summary.id,
         session_id=summary.id,
@@ -153,6 +165,8 @@ def thread_view(
         git_info=wire.GitInfo(sha=git.commit_hash, branch=git.branch, origin_url=git.repository_url)
         if git
         else None,
+        environments=environments,
+        can_accept_direct_input=None if settings is None else True,
         turns=turns,
     )
 

@@ -12,12 +12,14 @@ from msgspec import Struct
 
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.config.tolerance import joined
+from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ConfigError, FilePosition
 from app_server.server.apis.v2.v2_errors import parse_thread_id, thread_not_found
 from app_server.server.conversations.adapter import Message, OutboundMessage
 from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.method_table import Fields, S, ServerNotification
+from app_server_protocol.policy import AskForApproval
 from app_server_protocol.v2 import server as wire
 
 if TYPE_CHECKING:
@@ -151,11 +153,15 @@ def warn_of_settings(source: UserSettings, notifier: ThreadNotifier) -> frozense
         )
 
     try:
-        warnings = source.load().notices.warnings
+        config = source.load()
     except ConfigError as error:
         text = "The configuration cannot be used; threads cannot begin until it is corrected."
         warn(text, error.position, str(error))
         return frozenset()
+    if config.thread.approval_policy is AskForApproval.UNTRUSTED:
+        old = user_messages.UNTRUSTED_POLICY
+        notifier.notify(wire.DEPRECATION_NOTICE, summary=f"{old.what}.", details=f"{old.advice}.")
+    warnings = config.notices.warnings
     all_of_them = joined(warnings)
     if all_of_them is None:
         return frozenset()

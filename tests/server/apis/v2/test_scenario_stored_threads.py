@@ -319,7 +319,7 @@ async def test_threads_are_found_by_what_was_said(world: MakeWorld, transport: T
     ("params", "message"),
     [
         ({}, "missing field `searchTerm`"),
-        ({"searchTerm": " "}, "requires search_term"),
+        ({"searchTerm": " "}, "requires a non-empty searchTerm"),
         ({"searchTerm": "x" * 2000}, "at most 1024"),
         ({"searchTerm": "x", "cursor": "y"}, "invalid cursor: y"),
         ({"searchTerm": "x", "sortKey": "section_position"}, "sortKey"),

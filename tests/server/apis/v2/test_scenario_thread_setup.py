@@ -39,8 +39,8 @@ async def test_a_key_is_stored_and_forgotten(world: MakeWorld) -> None:
         assert not path.exists()
     assert told(w, "account/login/completed", "account/updated") == [
         ("account/login/completed", {"loginId": None, "success": True, "error": None}),
-        ("account/updated", {"authMode": "apikey", "planType": None}),
-        ("account/updated", {"authMode": None, "planType": None}),
+        ("account/updated", {"authMode": "apikey", "planType": None, "reason": None}),
+        ("account/updated", {"authMode": None, "planType": None, "reason": None}),
     ]
 
 

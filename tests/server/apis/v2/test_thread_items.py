@@ -86,6 +86,7 @@ MCP = {
     "appContext": None,
     "pluginId": None,
     "readOnlyHint": None,
+    "environmentId": None,
     "mcpAppUi": None,
 }
 CALL = McpInvocation(server="s", tool="t", arguments={"x": 1})

@@ -194,6 +194,7 @@ def test_a_server_asks_for_values() -> None:
         "threadId": THREAD,
         "turnId": TURN,
         "serverName": "s",
+        "environmentId": None,
         "mode": "form",
         "message": "Which?",
         "requestedSchema": FORM.requested_schema,

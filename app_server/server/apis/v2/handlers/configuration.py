@@ -23,6 +23,7 @@ from app_server.engine.config.permission_profiles import (
 )
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.engine_errors import BeyondClientRights, InvalidSettings, VersionConflict
+from app_server.server.apis.api_services import require_client_rights
 from app_server.server.apis.router import Route, constant, route
 from app_server.server.apis.v2.v2_errors import page_by_position
 from app_server.server.apis.v2.v2_services import ThreadServices
@@ -160,6 +161,17 @@ async def config_batch_write(
     return await _write(context, params.edits, params.file_path, params.expected_version)
 
 
+async def model_provider_default_set(
+    context: WriteContext, params: wire.ModelProviderDefaultSetParams
+) -> wire.ConfigWriteResponse:
+    require_client_rights(context.config, "modelProvider/default/set")
+    if params.provider_id not in context.config.load().providers:
+        message = f"Model provider `{params.provider_id[:100]}` is not configured."
+        raise _refused("configValidationError", message, "providerId")
+    edit = wire.ConfigEdit(key_path="model_provider", value=params.provider_id, merge_strategy="replace")
+    return await _write(context, (edit,), None, None)
+
+
 async def _write(
     context: WriteContext,
     edits: Sequence[wire.ConfigEdit],
@@ -207,6 +219,7 @@ def routes(services: ThreadServices) -> tuple[Route, ...]:
         route(wire.CONFIG_READ, config_read, config),
         route(wire.CONFIG_VALUE_WRITE, config_value_write, writing),
         route(wire.CONFIG_BATCH_WRITE, config_batch_write, writing),
+        route(wire.MODEL_PROVIDER_DEFAULT_SET, model_provider_default_set, writing),
         constant(wire.CONFIG_REQUIREMENTS_READ, NO_REQUIREMENTS),
         route(choices.PERMISSION_PROFILE_LIST, permission_profile_list, config),
         constant(choices.COLLABORATION_MODE_LIST, MODES),

@@ -22,13 +22,14 @@ from app_server.engine.mcp.tool_catalog import ConnectionState, ServerStatus
 from app_server.engine.support.engine_errors import AuthError
 from app_server.server.apis.api_services import ServerServices
 from app_server.server.apis.router import Route, route
+from app_server.server.apis.v2.thread_settings import LOCAL
 from app_server.server.apis.v2.v2_errors import page_by_position
 from app_server.server.apis.v2.v2_services import ThreadServices, loaded
 from app_server_protocol import mcp as engine
 from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import NoParams
 from app_server_protocol.parse import read
-from app_server_protocol.rpc_errors import invalid_field, invalid_request
+from app_server_protocol.rpc_errors import internal_error, invalid_field, invalid_request
 from app_server_protocol.v2 import mcp as wire
 from app_server_protocol.values import replace
 
@@ -106,10 +107,34 @@ def _configured(services: ServerServices, thread_id: str | None) -> Mapping[str,
     return loaded(services.conversations, thread_id).session.mcp.configs
 
 
+def _is_elsewhere(environment_id: str | None) -> bool:
+    """Return whether a request is about another environment than the server's own machine, where there are no
+    servers.
+    """
+    return environment_id not in (None, LOCAL)
+
+
+def _named(server: str, environment_id: str | None) -> str:
+    """Return the name of a server for a message."""
+    return f"{server[:200]} (environment {environment_id[:200]})" if environment_id else server[:200]
+
+
+def _require_here(server: str, environment_id: str | None) -> None:
+    """Raise RpcError for a server of another environment."""
+    if _is_elsewhere(environment_id):
+        raise internal_error(f"unknown MCP server '{_named(server, environment_id)}'", "mcp")
+
+
 async def mcp_server_status_list(
     services: ServerServices, params: wire.ListMcpServerStatusParams
 ) -> wire.ListMcpServerStatusResponse:
     """List the servers by pages; only those of the page are started."""
+    if params.environment_id is not None and (params.server_name is None or params.thread_id is None):
+        raise invalid_request(
+            "environmentId requires serverName and threadId", "environment", "environmentId"
+        )
+    if _is_elsewhere(params.environment_id):
+        return wire.ListMcpServerStatusResponse(data=())
     configured = sorted(_configured(services, params.thread_id))
     names = [name for name in configured if params.server_name in (None, name)]
     page, next_cursor = page_by_position(names, params.cursor, params.limit)
@@ -127,6 +152,7 @@ async def mcp_server_tool_call(
 ) -> wire.McpServerToolCallResponse:
     """Call a tool without asking for approval, because the client itself would be asked."""
     servers = loaded(services.conversations, params.thread_id).session.mcp
+    _require_here(params.server, params.environment_id)
     return shown_result(
         await servers.call_directly(params.server, params.tool, params.arguments, params.meta)
     )
@@ -135,6 +161,7 @@ async def mcp_server_tool_call(
 async def mcp_server_resource_read(
     services: ServerServices, params: wire.McpResourceReadParams
 ) -> wire.McpResourceReadResponse:
+    _require_here(params.server, params.environment_id)
     async with _servers(services, params.thread_id, [params.server]) as servers:
         contents = await servers.read_directly(params.server, params.uri)
     return wire.McpResourceReadResponse(
@@ -188,8 +215,8 @@ async def mcp_server_oauth_login(
 
 def _transport(services: ServerServices, params: wire.McpServerOauthLoginParams) -> McpHttpTransport:
     server = _configured(services, params.thread_id).get(params.name)
-    if server is None:
-        message = f"No MCP server named '{params.name[:200]}' found."
+    if server is None or _is_elsewhere(params.environment_id):
+        message = f"No MCP server named '{_named(params.name, params.environment_id)}' found."
         raise invalid_request(message, "mcp_server_not_found", "name")
     transport = server.transport
     if not isinstance(transport, McpHttpTransport):

@@ -66,12 +66,14 @@ def _shown(feature: Feature, on: Features) -> wire.ExperimentalFeature:
 
 
 async def model_provider_list(services: ServerServices, params: NoFields) -> wire.ModelProviderListResponse:
-    """List the providers. None can be edited by a method of its own: they are changed like other settings."""
+    """List the providers. None can be edited by a method of its own: they are changed like other settings. Which one is
+    the default can be set, unless the user alone changes settings.
+    """
     config = services.config.load()
     return wire.ModelProviderListResponse(
         data=tuple(_summary(config.providers[id]) for id in sorted(config.providers)),
         default_provider_id=config.provider.id,
-        can_change_default=False,
+        can_change_default=config.permissions.client_rights,
     )
 
 

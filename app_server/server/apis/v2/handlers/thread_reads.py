@@ -1,5 +1,5 @@
-"""Stored and loaded threads: lists and searches by pages, one thread, its turns and items by pages, and the list of
-loaded threads.
+"""Stored and loaded threads: lists by pages, one thread, its turns and items by pages, and the list of those that are
+loaded.
 """
 
 from __future__ import annotations
@@ -13,21 +13,18 @@ from app_server.engine.storage.pagination import (
     ListRequest,
     PageRequest,
     ThreadFilter,
-    ThreadSummary,
     parse_cursor,
 )
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.loaded_threads import FoundThread, ReadingContext
 from app_server.server.apis.v2.page_sizes import fitting, next_cursor, turns_page
-from app_server.server.apis.v2.thread_settings import thread_status
-from app_server.server.apis.v2.turn_shapes import shown_items, thread_view, whole_turns
+from app_server.server.apis.v2.turn_shapes import shown_items, whole_turns
 from app_server.server.apis.v2.v2_errors import invalid_cursor
 from app_server.server.apis.v2.v2_services import ThreadServices
 from app_server_protocol.ids import parse_conversation_id, sound_path
 from app_server_protocol.rpc_errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol.v2 import thread_store as wire
 from app_server_protocol.v2.fields import ByPages
-from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.turn import Turn
 
 
@@ -158,9 +155,9 @@ async def thread_list(
         excluded=_excluded(params),
         search=params.search_term or None,
     )
-    page = await context.stored.list(_request(params, wanted))
+    page = await context.stored.list(list_request(params, wanted))
     yield wire.ThreadListResponse(
-        data=tuple(_shown(context, each) for each in page.rows),
+        data=tuple(context.view(each) for each in page.rows),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
     )
@@ -173,11 +170,9 @@ def list_sources(kinds: tuple[wire.ThreadSourceKind, ...] | None) -> frozenset[s
     return frozenset(source for kind in kinds or INTERACTIVE for source in SOURCES[kind])
 
 
-def _shown(context: ReadingContext, summary: ThreadSummary) -> Thread:
-    return thread_view(summary, thread_status(context.live.status(summary.id)))
-
-
-def _request(params: wire.ThreadListParams | wire.ThreadSearchParams, wanted: ThreadFilter) -> ListRequest:
+def list_request(
+    params: wire.ThreadListParams | wire.ThreadSearchParams, wanted: ThreadFilter
+) -> ListRequest:
     return ListRequest(
         filter=wanted,
         archived=bool(params.archived),
@@ -221,31 +216,6 @@ def _thread_ids(ids: Sequence[str], field: str, what: str) -> frozenset[str]:
     return frozenset(id for id in parsed.values() if id is not None)
 
 
-MOST_CHARACTERS = 1024
-
-
-async def thread_search(
-    context: ReadingContext, params: wire.ThreadSearchParams
-) -> AsyncIterator[wire.ThreadSearchResponse]:
-    term = params.search_term
-    if not term.strip():
-        raise invalid_field("thread/search requires search_term", "searchTerm")
-    if len(term) > MOST_CHARACTERS:
-        message = f"searchTerm has {len(term)} characters, of at most {MOST_CHARACTERS}"
-        raise invalid_field(message, "searchTerm")
-    provider = context.config.load().provider.id
-    wanted = ThreadFilter(sources=list_sources(params.source_kinds), default_provider=provider)
-    page = await context.stored.search(_request(params, wanted), term, context.live.loaded())
-    yield wire.ThreadSearchResponse(
-        data=tuple(
-            wire.ThreadSearchResult(thread=_shown(context, each), snippet=words) for each, words in page.rows
-        ),
-        next_cursor=page.next_cursor,
-        backwards_cursor=page.backwards_cursor,
-    )
-    await context.stored.read_ahead(messages=True)
-
-
 def routes(services: ThreadServices) -> tuple[Route, ...]:
     reading = services.threads.get().reading
     return (
@@ -254,5 +224,4 @@ def routes(services: ThreadServices) -> tuple[Route, ...]:
         route(wire.THREAD_ITEMS_LIST, thread_items_list, reading),
         route(wire.THREAD_LOADED_LIST, thread_loaded_list, reading),
         route(wire.THREAD_LIST, thread_list, reading),
-        route(wire.THREAD_SEARCH, thread_search, reading),
     )
