@@ -32,6 +32,12 @@ class ProtectedMcpServer:
         """Whether the challenge of a 401 names the metadata."""
         self.challenge = ""
         """PKCE challenge that the browser sent."""
+        self.own_resource = ""
+        """Resource that the user names; empty if it is the server's."""
+        self.client: tuple[str, str | None] = ("client-1", None)
+        """Id and secret of the client that gets tokens; the secret is None for a client without one."""
+        self.needs = ""
+        """Value of `WWW-Authenticate` with which calls of tools are refused; empty if they are not."""
         self.overrides: dict[str, Callable[[Json], Answer]] = {}
         """Functions of a test that answer the requests to a path."""
 
@@ -57,6 +63,8 @@ class ProtectedMcpServer:
         if path in self.overrides:
             return self.overrides[path](fields)
         match path:
+            case "/mcp" if self.needs and fields.get("method") == "tools/call":
+                return 403, {}
             case "/mcp":
                 return self._mcp(method, fields) if bearer in self.good_tokens else (401, {})
             case "/.well-known/oauth-protected-resource/mcp" | "/.well-known/oauth-protected-resource":
@@ -87,7 +95,8 @@ class ProtectedMcpServer:
         }
 
     def _token(self, fields: Json) -> Answer:
-        if fields.get("resource") != self.mcp_url or fields.get("client_id") != "client-1":
+        client = fields.get("client_id"), fields.get("client_secret")
+        if fields.get("resource") != (self.own_resource or self.mcp_url) or client != self.client:
             return 400, {"error": "invalid_target"}
         if fields["grant_type"] == "authorization_code":
             digest = hashlib.sha256(fields["code_verifier"].encode()).digest()
@@ -138,6 +147,8 @@ def protected_mcp_server() -> Iterator[ProtectedMcpServer]:
                 place = f"{played.url}/.well-known/oauth-protected-resource/mcp"
                 told = f' resource_metadata="{place}"' if played.tells_metadata else ""
                 headers["WWW_Authenticate"] = f"Bearer{told}"
+            if status == 403:
+                headers["WWW_Authenticate"] = played.needs
             self.reply(status, b"" if answer is None else json.dumps(answer).encode(), **headers)
 
     with http_server(Handler) as played.url:

@@ -8,9 +8,13 @@ import argparse
 import getpass
 import sys
 import webbrowser
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final
 
+import anyio
+
+from app_server.cli.admin import pasted_callback
 from app_server.cli.admin.login_commands import own_provider
 from app_server.cli.admin.one_shot import CommandFailed, eprint, misused
 from app_server.cli.admin.with_events import run_with_events
@@ -67,7 +71,29 @@ async def _log_in_at_server(server: AppServer, args: argparse.Namespace) -> None
         params = mcp.McpServerOauthLoginParams(name=args.name, scopes=scopes)
         begun = await server.request(mcp.MCP_SERVER_OAUTH_LOGIN, params)
         open_page(begun.authorization_url, args)
-        await login_ended(events, mcp.McpServerOauthLoginCompletedNotification, f"Logged in at {args.name}")
+        ended = partial(
+            login_ended, events, mcp.McpServerOauthLoginCompletedNotification, f"Logged in at {args.name}"
+        )
+        if args.no_browser and sys.stdin is not None:
+            await _beside(ended, partial(pasted_callback.pass_on_pasted, begun.authorization_url))
+        else:
+            await ended()
+
+
+async def _beside(
+    main: Callable[[], Awaitable[None]], other: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """Run `main` to its end, and `other` until then. Raises CommandFailed of `main`."""
+    failed: CommandFailed | None = None
+    async with anyio.create_task_group() as group:
+        group.start_soon(other)
+        try:
+            await main()
+        except CommandFailed as error:
+            failed = error
+        group.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
 
 
 def _how(args: argparse.Namespace) -> wire.LoginAccount:

@@ -36,7 +36,11 @@ def add_arguments(parser: CommandParser) -> None:
     )
     login.add_argument("name", metavar="NAME", help=NAME)
     login.add_argument("--scopes", metavar="SCOPE,SCOPE", help="what to ask for")
-    add_flag(login, "--no-browser", help="only print the address of the page")
+    add_flag(
+        login,
+        "--no-browser",
+        help="only print the address of the page, and read the one at which the browser ended",
+    )
     add_settings(login)
 
 

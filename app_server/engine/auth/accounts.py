@@ -14,6 +14,7 @@ from msgspec import Struct
 from app_server.engine.auth import account_usage, login
 from app_server.engine.auth.auth_manager import AuthManager, AuthStatus
 from app_server.engine.auth.credentials import AuthMethod, IdClaims, LoginOutcome
+from app_server.engine.config.config_values import McpHttpTransport
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.lazy import Lazy
 
@@ -112,14 +113,14 @@ class Accounts:
         return self._add(await login.open_device_login(self._auth))
 
     async def open_mcp_login(
-        self, server: str, url: str, scopes: Sequence[str] | None
+        self, server: str, transport: McpHttpTransport, scopes: Sequence[str] | None
     ) -> OpenLogin[LoginFlow]:
         """Begin a browser login at an MCP server: find its authorization server, and listen for the callback, like
         `open_login`.
         """
         purpose = f"mcp server {server}"
         self._end(purpose)
-        return self._add(await self._mcp.get().open_login(server, url, scopes), purpose)
+        return self._add(await self._mcp.get().open_login(server, transport, scopes), purpose)
 
     def _add(self, flow: Flow, purpose: str = ACCOUNT) -> OpenLogin[Flow]:
         login = OpenLogin(self._new_id(), flow, purpose)

@@ -125,8 +125,33 @@ class NotGranted(Struct, frozen=True):
 CANCELLED = "the login was cancelled"
 
 
-def read_callback(head: bytes, state: str) -> Granted | NotGranted:
-    """Return the meaning of a request's head for the login with this state."""
+class CallbackAddress(Struct, frozen=True):
+    """The address on this machine to which a browser returns."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """Port, 0 for any free one."""
+    path: str = CALLBACK_PATH
+
+    def url(self, port: int) -> str:
+        """Return the address with the port that is listened at."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{port}{self.path}"
+
+
+def parse_callback_url(url: str) -> CallbackAddress:
+    """Return the address for a setting. Raises ValueError if it is not on this machine."""
+    parts = urlsplit(url)
+    if not is_safe_url(url) or parts.scheme != "http" or parts.query:
+        raise ValueError("expected an address of this machine, as http://127.0.0.1/callback")
+    path = parts.path or "/"
+    if path == CANCEL_PATH:
+        raise ValueError(f"expected a path other than {CANCEL_PATH}")
+    return CallbackAddress(parts.hostname or "", parts.port or 0, path)
+
+
+def read_callback(head: bytes, state: str, path: str = CALLBACK_PATH) -> Granted | NotGranted:
+    """Return the meaning of a request's head for the login with this state, whose callback has this path."""
     if HEAD_END not in head:
         return NotGranted(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "That request is too long.")
     lines = head.split(HEAD_END)[0].decode("latin-1").split("\r\n")
@@ -147,7 +172,7 @@ def read_callback(head: bytes, state: str) -> Granted | NotGranted:
         return NotGranted(HTTPStatus.BAD_REQUEST, "This is not the host that was asked for.")
     if target.path == CANCEL_PATH and not _from_browser(lines[1:]):
         return NotGranted(HTTPStatus.OK, "The login was cancelled.", CANCELLED)
-    if target.path != CALLBACK_PATH:
+    if target.path != path:
         return NotGranted(HTTPStatus.NOT_FOUND, "There is nothing here.")
     return _login_callback(query, state)
 

@@ -28,6 +28,7 @@ from app_server.engine.auth.credentials import AuthMethod, LoginOutcome, require
 from app_server.engine.auth.issuer import DeviceCode, DeviceGrant
 from app_server.engine.auth.mcp_tokens import McpTokens, tokens_of, write_mcp_tokens
 from app_server.engine.auth.oauth_http import OAuthHttp
+from app_server.engine.config.config_values import McpHttpTransport, McpLoginSettings
 from app_server.engine.support.engine_errors import AuthError, IssuerUnreachable
 from app_server.engine.support.worker_threads import run_in_thread
 
@@ -96,14 +97,15 @@ class LoginFlow(LoginAttempt):
         state: str,
         auth_url: str,
         redeem: Callable[[browser.Granted], Awaitable[None]],
+        path: str = browser.CALLBACK_PATH,
     ) -> None:
         """Begin a login. `redeem` exchanges the code from the browser for a login and stores it; it raises
-        AuthError.
+        AuthError. `path` is that of the callback.
         """
         super().__init__()
         self.auth_url = auth_url
         self.port = port
-        self._listener, self._state, self._redeem = listener, state, redeem
+        self._listener, self._state, self._redeem, self._path = listener, state, redeem, path
         self._ended = anyio.Event()
         self._claimed = False
 
@@ -137,7 +139,7 @@ class LoginFlow(LoginAttempt):
 
     async def _respond(self, head: bytes) -> bytes:
         """Return the response to one request. Records the outcome if the request decides the login."""
-        match browser.read_callback(head, self._state):
+        match browser.read_callback(head, self._state, self._path):
             case browser.NotGranted(status, text, ends):
                 if ends is not None:
                     self._decide(LoginOutcome(False, ends))
@@ -188,11 +190,14 @@ async def open_login(
     return LoginFlow(listener, port, secrets.state, url, redeem)
 
 
-async def listen_for_browser(ports: tuple[int, ...]) -> tuple[Listener[SocketStream], int]:
+async def listen_for_browser(
+    ports: tuple[int, ...], host: str = "127.0.0.1"
+) -> tuple[Listener[SocketStream], int]:
     """Listen on loopback, on the first free one of these ports. Raises AuthError."""
+    host = "127.0.0.1" if host == "localhost" else host
     for port in ports:
         try:
-            listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=port)
+            listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 raise AuthError(f"no port for the login can be opened: {error.strerror}") from error
@@ -256,8 +261,6 @@ async def open_device_login(auth: AuthManager) -> DeviceLoginFlow:
 
 OPEN_SECONDS = 60.0
 """Timeout of all requests before the user opens the browser, in seconds."""
-MCP_PORTS = (0,)
-"""Ports for the callback: any free one, since the port is registered with the client."""
 
 
 class McpLogins(Struct, frozen=True):
@@ -268,30 +271,49 @@ class McpLogins(Struct, frozen=True):
     clock: Callable[[], float]
     random: Callable[[int], bytes]
 
-    async def open_login(self, server: str, url: str, scopes: Sequence[str] | None) -> LoginFlow:
+    async def open_login(
+        self, server: str, transport: McpHttpTransport, scopes: Sequence[str] | None
+    ) -> LoginFlow:
         """Return a flow whose `auth_url` the user has to open. `scopes` are the requested scopes; None for those that
         the server names. Raises AuthError.
         """
-        if not browser.is_safe_url(url):
+        if not browser.is_safe_url(transport.url):
             raise AuthError("a login needs a server with encryption, or one of this machine")
+        callback = browser.CallbackAddress()
+        if transport.login.callback_url is not None:
+            try:
+                callback = browser.parse_callback_url(transport.login.callback_url)
+            except ValueError as error:
+                raise AuthError(f"its `oauth.callback_url`: {error}") from None
         with anyio.move_on_after(OPEN_SECONDS):
-            return await self._open(server, url, scopes)
+            return await self._open(server, transport, callback, scopes)
         raise AuthError("who gives tokens for it was not found out in time")
 
-    async def _open(self, server: str, url: str, scopes: Sequence[str] | None) -> LoginFlow:
-        resource = await oauth_client.find_resource(self.http, url)
-        authorization = await oauth_client.find_authorization_server(self.http, resource.issuer, url)
-        listener, port = await listen_for_browser(MCP_PORTS)
+    async def _open(
+        self,
+        server: str,
+        transport: McpHttpTransport,
+        callback: browser.CallbackAddress,
+        scopes: Sequence[str] | None,
+    ) -> LoginFlow:
+        url = transport.url
+        found = await oauth_client.find_resource(self.http, url)
+        expected = transport.login.issuer
+        if expected is not None and expected.rstrip("/") != found.issuer.rstrip("/"):
+            raise AuthError("it names another authorization server than `oauth.authorization_server_issuer`")
+        authorization = await oauth_client.find_authorization_server(self.http, found.issuer, url)
+        resource = transport.oauth_resource or found.resource
+        listener, port = await listen_for_browser((callback.port,), callback.host)
         try:
-            redirect = f"http://127.0.0.1:{port}{browser.CALLBACK_PATH}"
-            client = await oauth_client.register(self.http, authorization, redirect)
+            redirect = callback.url(port)
+            client = await self._client(transport.login, authorization, redirect)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await listener.aclose()
             raise
         secrets = browser.new_login_secrets(self.random)
-        asked = resource.scopes if scopes is None else tuple(scopes)
-        more = {"resource": resource.resource} | ({"scope": " ".join(asked)} if asked else {})
+        asked = authorization.with_offline_access(found.scopes if scopes is None else tuple(scopes))
+        more = {"resource": resource} | ({"scope": " ".join(asked)} if asked else {})
         address = browser.authorize_url(
             authorization.authorization_endpoint, client.id, redirect, secrets, more
         )
@@ -305,7 +327,7 @@ class McpLogins(Struct, frozen=True):
                 "code": granted.code,
                 "redirect_uri": redirect,
                 "code_verifier": secrets.verifier,
-                "resource": resource.resource,
+                "resource": resource,
             }
             answer = await oauth_client.exchange(self.http, authorization.token_endpoint, client, form)
             login = McpTokens(
@@ -316,8 +338,16 @@ class McpLogins(Struct, frozen=True):
                 access_token="",
                 scopes=asked,
                 token_endpoint=authorization.token_endpoint,
-                resource=resource.resource,
+                resource=resource,
             )
             write_mcp_tokens(self.home, tokens_of(answer, login, self.clock()))
 
-        return LoginFlow(listener, port, secrets.state, address, redeem)
+        return LoginFlow(listener, port, secrets.state, address, redeem, callback.path)
+
+    async def _client(
+        self, settings: McpLoginSettings, server: oauth_client.AuthorizationServer, redirect: str
+    ) -> oauth_client.OAuthClient:
+        """Return the client that is registered beforehand, or register one."""
+        if settings.client_id:
+            return oauth_client.OAuthClient(settings.client_id, settings.client_secret)
+        return await oauth_client.register(self.http, server, redirect)

@@ -116,6 +116,11 @@ class McpTokenSource(Struct, frozen=True):
     def has_login(self, server: str, url: str) -> bool:
         return read_mcp_tokens(self.home, server, url) is not None
 
+    def scopes(self, server: str, url: str) -> tuple[str, ...] | None:
+        """Return the scopes of a login; None if there is no login."""
+        stored = read_mcp_tokens(self.home, server, url)
+        return None if stored is None else stored.scopes
+
     async def token(self, server: str, url: str) -> str | None:
         """Return a valid token; None if there is no login. Raises AuthError if the token has expired and cannot be
         refreshed.

@@ -9,7 +9,7 @@ are refused. Every token is requested for one resource (RFC 8707), which is the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
@@ -24,7 +24,10 @@ from app_server_protocol.values import Redacted
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVERS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 MAX_SCOPES = 100
+OFFLINE_ACCESS = "offline_access"
 _METADATA = re.compile(r'resource_metadata\s*=\s*"([^"\\]{1,2048})"', re.IGNORECASE)
+_LACKS = re.compile(r'(?<![a-z_])error\s*=\s*"?insufficient_scope\b', re.IGNORECASE)
+_PLAIN_SCOPE = re.compile(r"[A-Za-z0-9_.:/+@-]{1,200}")
 _SCOPE = re.compile(r'(?<![a-z_])scope\s*=\s*"([^"\\]{1,2048})"', re.IGNORECASE)
 
 
@@ -44,6 +47,28 @@ class AuthorizationServer(Struct, frozen=True):
     registration_endpoint: str | None
     names_issuer: bool
     """Whether its callbacks in the browser name the issuer (RFC 9207)."""
+    offers_offline_access: bool = False
+    """Whether it lists the scope with which clients get refresh tokens."""
+
+    def with_offline_access(self, scopes: tuple[str, ...]) -> tuple[str, ...]:
+        """Return scopes that are asked for, with that for refresh tokens. Without any scope the server decides."""
+        added = self.offers_offline_access and scopes and OFFLINE_ACCESS not in scopes
+        return (*scopes, OFFLINE_ACCESS) if added else scopes
+
+
+def lacking_scopes(challenge: str) -> tuple[str, ...] | None:
+    """Return the scopes that a refused token lacks, by the header `WWW-Authenticate`; None if it lacks none. Scopes
+    whose names do not look like any are left out.
+    """
+    if not _LACKS.search(challenge):
+        return None
+    scope = _SCOPE.search(challenge)
+    return plain_scopes(scope[1].split()[:MAX_SCOPES] if scope is not None else ())
+
+
+def plain_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
+    """Return the scopes that may stand in a command that users copy."""
+    return tuple(one for one in scopes if _PLAIN_SCOPE.fullmatch(one))
 
 
 async def find_resource(http: OAuthHttp, url: str) -> ProtectedResource:
@@ -116,7 +141,8 @@ def _server(answer: OAuthAnswer, issuer: str, url: str) -> AuthorizationServer:
     if authorize is None or token is None:
         raise AuthError("the authorization server has no logins through the browser")
     names_issuer = answer.fields.get("authorization_response_iss_parameter_supported") is True
-    return AuthorizationServer(named, authorize, token, register, names_issuer)
+    offline = OFFLINE_ACCESS in answer.texts("scopes_supported")
+    return AuthorizationServer(named, authorize, token, register, names_issuer, offline)
 
 
 def _resource_places(url: str) -> Iterator[str]:
@@ -155,7 +181,9 @@ class OAuthClient(Redacted, frozen=True):
 async def register(http: OAuthHttp, server: AuthorizationServer, redirect: str) -> OAuthClient:
     """Register this client (RFC 7591). Raises AuthError."""
     if server.registration_endpoint is None:
-        raise AuthError("the authorization server registers no clients by itself")
+        raise AuthError(
+            "the authorization server registers no clients by itself: register one there, and set `oauth.client_id`"
+        )
     about: dict[str, Json] = {
         "client_name": CLIENT_NAME,
         "application_type": "native",

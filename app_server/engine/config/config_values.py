@@ -77,11 +77,27 @@ class McpStdioTransport(Redacted, frozen=True, kw_only=True):
     """Working directory of the process: an absolute path, or `workspace`; None for a folder of the server's own."""
 
 
+class McpLoginSettings(Redacted, frozen=True, kw_only=True):
+    """The user's own client at the authorization server of an MCP server."""
+
+    HIDDEN = ("client_secret",)
+    client_id: str | None = None
+    """Id of a client that is registered beforehand; None if a login registers one."""
+    client_secret: str | None = None
+    issuer: str | None = None
+    """Only authorization server at which the client is used; None for any that the MCP server names."""
+    callback_url: str | None = None
+    """Address on this machine to which the browser returns; None for the usual one."""
+
+
 class McpHttpTransport(Redacted, frozen=True, kw_only=True):
     """An MCP server that is reached over streamable HTTP."""
 
     HIDDEN = ("http_headers",)
     url: str
+    login: McpLoginSettings = McpLoginSettings()
+    oauth_resource: str | None = None
+    """Resource that tokens are requested for; None for the one that the server names."""
     bearer_token_env_var: str | None = None
     http_headers: Mapping[str, str] = NO_ENTRIES
     env_http_headers: Mapping[str, str] = NO_ENTRIES

@@ -110,11 +110,20 @@ def _mcp_server(name: str, table: SettingsTable) -> config_values.McpServerConfi
 def _transport(table: SettingsTable) -> config_values.McpStdioTransport | config_values.McpHttpTransport:
     if "command" in table:
         _refuse(table, config_values.McpHttpTransport, "a server that is started by `command`")
+        if "oauth" in table.tables:
+            raise table.invalid("oauth", "is not supported for a server that is started by `command`")
         return table.build(config_values.McpStdioTransport)
     if "url" in table:
         _refuse(table, config_values.McpStdioTransport, "a server that is reached by `url`")
-        return table.build(config_values.McpHttpTransport)
+        return table.build(config_values.McpHttpTransport, login=_mcp_login(table.table("oauth")))
     raise table.wrong("needs a `command` or a `url`")
+
+
+def _mcp_login(table: SettingsTable) -> config_values.McpLoginSettings:
+    login = table.build(config_values.McpLoginSettings)
+    if login.client_secret is not None and not login.client_id:
+        raise table.invalid("client_secret", "needs the `client_id` that it belongs to")
+    return login
 
 
 def _refuse(table: SettingsTable, kind: type, where: str) -> None:

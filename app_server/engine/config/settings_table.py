@@ -273,6 +273,25 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "bearer_token_env_var": Setting(TEXT, "the variable that holds the token for a `url`"),
         "http_headers": Setting(TEXT_MAP, "headers of every request to a `url`"),
         "env_http_headers": Setting(TEXT_MAP, "headers whose values are in these variables"),
+        "oauth_resource": Setting(
+            TEXT, "the resource that a login at a `url` is for; unset: the one that the server names"
+        ),
+    },
+    SettingsPart("MCP servers", "mcp_servers.NAME.oauth", config_values.McpLoginSettings): {
+        "client_id": Setting(
+            TEXT, "the client that you registered for logins at a `url`; unset: a login registers one"
+        ),
+        "client_secret": Setting(TEXT, "the secret of that client, if it has one"),
+        "authorization_server_issuer": Setting(
+            TEXT,
+            "the only authorization server at which it may log in; unset: any that the MCP server names",
+            "issuer",
+        ),
+        "callback_url": Setting(
+            TEXT,
+            "the address of this machine to which the browser returns after a login, as you registered it:"
+            " `http://127.0.0.1/PATH`, with a port if that is fixed",
+        ),
     },
     SettingsPart("MCP servers", "mcp_servers.NAME", config_values.McpServerConfig): {
         "enabled": Setting(FLAG, "`false`: it is not started"),

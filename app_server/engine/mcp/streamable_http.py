@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import anyio
 
 from app_server.engine.auth.mcp_tokens import McpTokenSource
-from app_server.engine.auth.oauth_client import McpLoginOver
+from app_server.engine.auth.oauth_client import McpLoginOver, lacking_scopes, plain_scopes
 from app_server.engine.config.config_values import McpHttpTransport
 from app_server.engine.http.address import address, origin
 from app_server.engine.http.interface import HttpFailure, HttpRequest, HttpResponse
@@ -35,7 +35,7 @@ from app_server.engine.support.engine_errors import AuthError
 from app_server.engine.support.worker_threads import YieldBudget
 from app_server_protocol.encoding import Json
 
-OK, UNAUTHORIZED, NOT_FOUND = 200, 401, 404
+OK, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 200, 401, 403, 404
 SESSION_HEADER = "mcp-session-id"
 VERSION_HEADER = "mcp-protocol-version"
 ALWAYS_SENT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -198,6 +198,10 @@ class HttpLink(McpTransport):
             raise _SessionOver
         if status == UNAUTHORIZED:
             return f"{mcp_errors.AUTH_REQUIRED} by {display_url(self._url)}"
+        if status == FORBIDDEN:
+            lacking = lacking_scopes(headers.get("www-authenticate", ""))
+            if lacking is not None:
+                return self._needs_scopes(lacking)
         if 300 <= status < 400:
             return f"{display_url(self._url)} leads elsewhere, which is not followed"
         success = 200 <= status < 300
@@ -210,6 +214,16 @@ class HttpLink(McpTransport):
         if kind == "application/json":
             await _read_body(response, on_message, None if success else key)
         return None if success else f"{display_url(self._url)} answered {status}"
+
+    def _needs_scopes(self, lacking: tuple[str, ...]) -> str:
+        """Return the reason for a request that needs more scopes than its token has."""
+        needs = f"{display_url(self._url)} needs more rights for this"
+        needs += f": {', '.join(lacking)}" if lacking else ""
+        granted = None if self._login is None else self._login.scopes(self._name, self._url)
+        if granted is None or not lacking:
+            return needs
+        scopes = ",".join(dict.fromkeys((*plain_scopes(granted), *lacking)))
+        return f"{needs}. Run `app-server mcp login {self._name} --scopes {scopes}`"
 
 
 async def _read_body(response: HttpResponse, on_message: OnMessage, refused: int | None) -> None:

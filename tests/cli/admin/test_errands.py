@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import httpx2
 import pytest
 
 from tests.docs.markdown_blocks import ROOT, Block, blocks
@@ -20,6 +21,7 @@ from tests.engine.auth.oauth_issuer import scripted_issuer
 from tests.engine.auth.test_accounts import browse
 from tests.support.library import serving_model
 from tests.support.program import BIN, SCRIPT
+from tests.support.protected_mcp_server import protected_mcp_server
 from tests.support.scripted_model import Reply, ScriptedModel, patches, reply, says, script
 from tests.support.terminal import Terminal
 from tests.support.waiting import until
@@ -425,6 +427,66 @@ async def test_a_code_logs_in_from_elsewhere(tmp_path: Path) -> None:
             issuer.device = (404, {})
             refused = await place.run("login", "--device-auth", APP_SERVER_AUTH_ISSUER=issuer.url)
             assert (refused.returncode, refused.stderr.startswith("app-server login: ")) == (1, True)
+
+
+async def test_an_address_that_is_copied_from_another_browser_logs_in(tmp_path: Path) -> None:
+    with protected_mcp_server() as remote:
+        tables = f'[mcp_servers.docs]\nurl = "{remote.mcp_url}"\n'
+        async with (
+            place_in(tmp_path, tables=tables) as place,
+            await anyio.open_process(
+                (SCRIPT, "mcp", "login", "docs", "--no-browser"),
+                env={**place.environment, "NO_PROXY": "127.0.0.1"},
+                cwd=place.root / "workspace",
+            ) as process,
+        ):
+            assert process.stderr is not None
+            assert process.stdin is not None
+            said = ""
+
+            async def wait_for(text: str) -> None:
+                nonlocal said
+                while text not in said:
+                    said += (await process.stderr.receive()).decode() if process.stderr else ""
+
+            await wait_for("press Enter.")
+            (address,) = re.findall(r"^  (http\S+)$", said, re.MULTILINE)
+            other = remote.browser(address).replace("/auth/callback", "/other")
+            for line, answer in (
+                ("no address", "expected an address that begins with http://127.0.0.1:"),
+                (other, "expected an address"),
+                (remote.browser(address, state="x"), "belongs to another login (state mismatch)"),
+            ):
+                said = ""
+                await process.stdin.send(f"{line}\n".encode())
+                await wait_for(answer)
+            await process.stdin.send(f"  {remote.browser(address)}\n".encode())
+            await wait_for("Logged in at docs")
+            assert await process.wait() == 0
+            assert remote.good_tokens == {"secret-access-1"}
+
+
+async def test_a_login_elsewhere_goes_on_where_nothing_can_be_read(tmp_path: Path) -> None:
+    with protected_mcp_server() as remote:
+        tables = f'[mcp_servers.docs]\nurl = "{remote.mcp_url}"\n'
+        async with place_in(tmp_path, tables=tables) as place:
+            command = (SCRIPT, "mcp", "login", "docs", "--no-browser")
+            env = {**place.environment, "NO_PROXY": "127.0.0.1"}
+            async with await anyio.open_process(
+                command, stdin=subprocess.DEVNULL, env=env, cwd=place.root / "workspace"
+            ) as process:
+                assert process.stderr is not None
+                said = ""
+                while "press Enter." not in said:
+                    said += (await process.stderr.receive()).decode()
+                (address,) = re.findall(r"^  (http\S+)$", said, re.MULTILINE)
+                assert await visited(remote.browser(address)) == 200
+                assert await process.wait() == 0
+
+
+async def visited(url: str) -> int:
+    async with httpx2.AsyncClient(trust_env=False) as browser:
+        return (await browser.get(url)).status_code
 
 
 async def test_ctrl_c_gives_a_login_up(tmp_path: Path) -> None:

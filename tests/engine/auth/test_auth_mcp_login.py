@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from threading import Event
+from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import httpx2
@@ -16,7 +17,13 @@ from app_server.engine.auth.auth_manager import AuthManager
 from app_server.engine.auth.browser import code_challenge, is_safe_url
 from app_server.engine.auth.credentials import AuthMethod, Credentials, LoginOutcome, read_auth
 from app_server.engine.auth.issuer import Issuer
-from app_server.engine.auth.login import LoginAttempt, McpLogins, open_device_login
+from app_server.engine.auth.login import (
+    LoginAttempt,
+    LoginFlow,
+    McpLogins,
+    listen_for_browser,
+    open_device_login,
+)
 from app_server.engine.auth.mcp_tokens import (
     CREDENTIALS_FILE,
     McpTokens,
@@ -24,9 +31,9 @@ from app_server.engine.auth.mcp_tokens import (
     read_mcp_tokens,
     write_mcp_tokens,
 )
-from app_server.engine.auth.oauth_client import McpLoginOver, covers, find_resource
+from app_server.engine.auth.oauth_client import McpLoginOver, covers, find_resource, lacking_scopes
 from app_server.engine.auth.oauth_http import OAuthAnswer, OAuthHttp
-from app_server.engine.config.config_values import LoginSettings
+from app_server.engine.config.config_values import LoginSettings, McpHttpTransport, McpLoginSettings
 from app_server.engine.support.engine_errors import AuthError
 from app_server_protocol.encoding import Json
 from tests.engine.auth.oauth_issuer import NOW, ScriptedIssuer
@@ -39,11 +46,26 @@ def remote() -> Iterator[ProtectedMcpServer]:
         yield server
 
 
-async def log_in(
-    home: Path, remote: ProtectedMcpServer, scopes: Sequence[str] | None = None, **answer: str
-) -> LoginOutcome:
+async def open_flow(
+    home: Path, remote: ProtectedMcpServer, scopes: Sequence[str] | None = None, **settings: Json
+) -> LoginFlow:
     logins = McpLogins(home, OAuthHttp({}), lambda: NOW, secrets.token_bytes)
-    flow = await logins.open_login("remote", remote.mcp_url, scopes)
+    return await logins.open_login("remote", McpHttpTransport(url=remote.mcp_url, **settings), scopes)
+
+
+def asked_for(flow: LoginFlow) -> dict[str, str]:
+    """Return the query of the address for the browser."""
+    return dict(parse_qsl(urlsplit(flow.auth_url).query))
+
+
+async def log_in(
+    home: Path,
+    remote: ProtectedMcpServer,
+    scopes: Sequence[str] | None = None,
+    settings: dict[str, Json] | None = None,
+    **answer: str,
+) -> LoginOutcome:
+    flow = await open_flow(home, remote, scopes, **(settings or {}))
     async with ending(flow) as ended, httpx2.AsyncClient(trust_env=False) as browser:
         await browser.get(remote.browser(flow.auth_url, **answer))
     return ended[0]
@@ -200,6 +222,102 @@ UNSAFE = "http://a.example ftp://a https://u:p@a.example https:// https://a.exam
 def test_addresses_for_secrets() -> None:
     assert all(map(is_safe_url, SAFE.split()))
     assert not any(map(is_safe_url, (*UNSAFE.split(), "https://a b")))
+
+
+# --- clients that are registered beforehand, scopes
+async def test_a_client_of_the_user_is_used_and_none_registered(
+    tmp_path: Path, remote: ProtectedMcpServer
+) -> None:
+    remote.server_metadata = {"registration_endpoint": None}
+    remote.client, remote.own_resource = ("mine", "hush-1"), "https://tools.example/all"
+    login = McpLoginSettings(client_id="mine", client_secret="hush-1")
+    settings: dict[str, Json] = {"login": login, "oauth_resource": "https://tools.example/all"}
+    assert await log_in(tmp_path, remote, settings=settings) == LoginOutcome(True)
+    assert remote.asked("/register") == []
+    assert "hush" not in repr(McpHttpTransport(url="https://x.example", login=login))
+    assert await source(tmp_path, NOW + 3590).token("remote", remote.mcp_url) == "secret-access-2"
+    (_, refreshed) = remote.asked("/token")
+    assert (refreshed["client_id"], refreshed["client_secret"]) == ("mine", "hush-1")
+    assert refreshed["resource"] == "https://tools.example/all"
+
+
+async def test_a_client_is_used_at_the_users_authorization_server_alone(
+    tmp_path: Path, remote: ProtectedMcpServer
+) -> None:
+    elsewhere = McpLoginSettings(client_id="client-1", issuer="https://login.example")
+    with pytest.raises(AuthError, match="another authorization server"):
+        await open_flow(tmp_path, remote, login=elsewhere)
+    assert remote.asked("/register") == remote.asked("/token") == []
+    there = McpLoginSettings(client_id="client-1", issuer=f"{remote.url}/")
+    assert await log_in(tmp_path, remote, settings={"login": there}) == LoginOutcome(True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_the_user_says_where_the_browser_returns(
+    tmp_path: Path, remote: ProtectedMcpServer, host: str
+) -> None:
+    free, port = await listen_for_browser((0,))
+    await free.aclose()
+    for url, expected in ((f"http://{host}:{port}/back", f":{port}/back"), (f"http://{host}/", "/")):
+        flow = await open_flow(tmp_path, remote, login=McpLoginSettings(callback_url=url))
+        redirect = asked_for(flow)["redirect_uri"]
+        assert redirect.startswith(f"http://{host}:")
+        assert redirect.endswith(expected)
+        async with ending(flow) as ended, httpx2.AsyncClient(trust_env=False) as browser:
+            usual = f"http://{urlsplit(redirect).netloc}/auth/callback"
+            assert (await browser.get(usual)).status_code == 404
+            await browser.get(remote.browser(flow.auth_url))
+        assert ended == [LoginOutcome(True)]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://127.0.0.1/x", "http://example.org/x", "http://127.0.0.1/x?y=1", "http://127.0.0.1/cancel", "x"],
+)
+async def test_the_browser_returns_to_this_machine_only(
+    tmp_path: Path, remote: ProtectedMcpServer, url: str
+) -> None:
+    with pytest.raises(AuthError, match=r"oauth\.callback_url"):
+        await open_flow(tmp_path, remote, login=McpLoginSettings(callback_url=url))
+    assert remote.requests == []
+
+
+@pytest.mark.parametrize(
+    ("offered", "scopes", "asked"),
+    [
+        (["offline_access"], ["a"], "a offline_access"),
+        (["a", "offline_access"], None, "read offline_access"),
+        (["offline_access"], ["offline_access", "a"], "offline_access a"),
+        (["a"], ["a"], "a"),
+        (["offline_access"], [], None),
+    ],
+)
+async def test_refresh_tokens_are_asked_for_where_that_is_offered(
+    tmp_path: Path,
+    remote: ProtectedMcpServer,
+    offered: list[str],
+    scopes: list[str] | None,
+    asked: str | None,
+) -> None:
+    remote.server_metadata = {"scopes_supported": offered}
+    flow = await open_flow(tmp_path, remote, scopes)
+    assert asked_for(flow).get("scope") == asked
+    await flow.close()
+
+
+@pytest.mark.parametrize(
+    ("challenge", "lacking"),
+    [
+        ('Bearer error="insufficient_scope", scope="write files:read"', ("write", "files:read")),
+        ("Bearer scope=x, error=insufficient_scope", ()),
+        ('Bearer error="insufficient_scope", scope="a;rm $(x) b"', ("b",)),
+        ('Bearer error="invalid_token", scope="a"', None),
+        ('Bearer my_error="insufficient_scope"', None),
+        ("", None),
+    ],
+)
+def test_scopes_that_a_token_lacks(challenge: str, lacking: tuple[str, ...] | None) -> None:
+    assert lacking_scopes(challenge) == lacking
 
 
 # --- tokens

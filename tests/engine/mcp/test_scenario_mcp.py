@@ -252,6 +252,33 @@ async def test_a_thread_uses_it_after_a_reload(world: MakeWorld, remote: Protect
         assert called["content"] == [{"type": "text", "text": "called"}]
 
 
+async def test_a_call_that_needs_more_scopes_says_how_to_get_them(
+    world: MakeWorld, remote: ProtectedMcpServer
+) -> None:
+    async with world(tables=login_table(remote), environment=LOOPBACK) as w:
+        await log_in(w, remote)
+        thread = (await w.client.call("thread/start", {}))["thread"]["id"]
+        remote.needs = 'Bearer error="insufficient_scope", scope="write read"'
+        params = {"threadId": thread, "server": "remote", "tool": "echo", "arguments": {}}
+        with pytest.raises(Refused, match="app-server mcp login remote --scopes read,write"):
+            await w.client.call("mcpServer/tool/call", params)
+        assert len(remote.asked("/authorize")) == 0
+
+
+async def test_the_users_own_client_logs_in_and_its_secret_is_masked(
+    world: MakeWorld, remote: ProtectedMcpServer
+) -> None:
+    remote.client = ("mine", "hush-1")
+    own = '[mcp_servers.remote.oauth]\nclient_id = "mine"\nclient_secret = "hush-1"\n'
+    async with world(tables=login_table(remote) + own, environment=LOOPBACK) as w:
+        assert (await log_in(w, remote))["success"]
+        assert (await server_status(w))["authStatus"] == "oAuth"
+        shown = (await w.client.call("config/read", {}))["config"]["mcp_servers"]["remote"]["oauth"]
+        assert (shown["client_id"], shown["client_secret"] != "hush-1") == ("mine", True)
+    assert remote.asked("/register") == []
+    assert "hush-1" not in json.dumps(w.client.received())
+
+
 async def test_a_login_ends_when_it_is_cancelled_or_another_begins(
     world: MakeWorld, remote: ProtectedMcpServer
 ) -> None:

@@ -195,7 +195,7 @@ async def mcp_server_oauth_login(
     seconds = _seconds(params.timeout_secs)
     _check_scopes(params.scopes)
     try:
-        login = await services.server.accounts.open_mcp_login(params.name, transport.url, params.scopes)
+        login = await services.server.accounts.open_mcp_login(params.name, transport, params.scopes)
     except AuthError as error:
         raise invalid_request(f"MCP server '{params.name}': {error}", "mcp_login") from error
 
