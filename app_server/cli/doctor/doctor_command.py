@@ -37,7 +37,8 @@ from app_server.cli.doctor.provider_checks import (
 from app_server.engine.auth.auth_manager import AuthManager
 from app_server.engine.auth.credentials import Credentials, read_auth
 from app_server.engine.client_context import ClientIdentity
-from app_server.engine.config.config_values import Config, McpHttpTransport, ProviderConfig, SettingsSource
+from app_server.engine.config.config_values import Config, ProviderConfig, SettingsSource
+from app_server.engine.config.mcp_server_settings import McpHttpTransport
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.hooks import hook_files, hook_notice, hook_presence
 from app_server.engine.http.lazy_http import LazyProviderHttp

@@ -13,7 +13,8 @@ import anyio
 from app_server.cli.doctor.checks import Check, CheckStatus, broken, ok, warning
 from app_server.engine.auth.credentials import Credentials
 from app_server.engine.client_context import ClientIdentity
-from app_server.engine.config.config_values import Config, McpHttpTransport, ProviderConfig
+from app_server.engine.config.config_values import Config, ProviderConfig
+from app_server.engine.config.mcp_server_settings import McpHttpTransport
 from app_server.engine.config.providers import built_in_providers
 from app_server.engine.http.address import origin
 from app_server.engine.mcp.mcp_manager import McpManager

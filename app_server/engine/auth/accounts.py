@@ -14,7 +14,7 @@ from msgspec import Struct
 from app_server.engine.auth import account_usage, login
 from app_server.engine.auth.auth_manager import AuthManager, AuthStatus
 from app_server.engine.auth.credentials import AuthMethod, IdClaims, LoginOutcome
-from app_server.engine.config.config_values import McpHttpTransport
+from app_server.engine.config.mcp_server_settings import McpHttpTransport
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.lazy import Lazy
 

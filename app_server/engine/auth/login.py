@@ -28,7 +28,7 @@ from app_server.engine.auth.credentials import AuthMethod, LoginOutcome, require
 from app_server.engine.auth.issuer import DeviceCode, DeviceGrant
 from app_server.engine.auth.mcp_tokens import McpTokens, tokens_of, write_mcp_tokens
 from app_server.engine.auth.oauth_http import OAuthHttp
-from app_server.engine.config.config_values import McpHttpTransport, McpLoginSettings
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpLoginSettings
 from app_server.engine.support.engine_errors import AuthError, IssuerUnreachable
 from app_server.engine.support.worker_threads import run_in_thread
 

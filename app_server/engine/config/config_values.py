@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from app_server.engine.config.features import Features
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.engine.config.model_tables import ModelSettings, ModelTables
 from app_server.engine.config.profile_settings import ProfileSettings
 from app_server.engine.support.engine_errors import FilePosition
@@ -59,82 +59,6 @@ class ProviderConfig(Redacted, frozen=True, kw_only=True):
     quirks: Mapping[str, Json] = MappingProxyType({})
     """The user's values for fields of `engine.model.quirks.Quirks`."""
     experimental_bearer_token: str | None = None
-
-
-WORKSPACE: Final = "workspace"
-"""Value of an MCP server's `cwd` that stands for the folder of the conversation."""
-
-
-class McpStdioTransport(Redacted, frozen=True, kw_only=True):
-    """An MCP server that is a child process."""
-
-    HIDDEN = ("args", "env")
-    command: str
-    args: tuple[str, ...] = ()
-    env: Mapping[str, str] = NO_ENTRIES
-    env_vars: tuple[str, ...] = ()
-    cwd: str | None = None
-    """Working directory of the process: an absolute path, or `workspace`; None for a folder of the server's own."""
-
-
-class McpLoginSettings(Redacted, frozen=True, kw_only=True):
-    """The user's own client at the authorization server of an MCP server."""
-
-    HIDDEN = ("client_secret",)
-    client_id: str | None = None
-    """Id of a client that is registered beforehand; None if a login registers one."""
-    client_secret: str | None = None
-    issuer: str | None = None
-    """Only authorization server at which the client is used; None for any that the MCP server names."""
-    callback_url: str | None = None
-    """Address on this machine to which the browser returns; None for the usual one."""
-
-
-class McpHttpTransport(Redacted, frozen=True, kw_only=True):
-    """An MCP server that is reached over streamable HTTP."""
-
-    HIDDEN = ("http_headers",)
-    url: str
-    login: McpLoginSettings = McpLoginSettings()
-    oauth_resource: str | None = None
-    """Resource that tokens are requested for; None for the one that the server names."""
-    bearer_token_env_var: str | None = None
-    http_headers: Mapping[str, str] = NO_ENTRIES
-    env_http_headers: Mapping[str, str] = NO_ENTRIES
-
-    @property
-    def sends_token(self) -> bool:
-        """Whether the settings name the credential that requests to the server carry."""
-        headers = {name.lower() for name in (*self.http_headers, *self.env_http_headers)}
-        return self.bearer_token_env_var is not None or "authorization" in headers
-
-
-class McpApproval(StrEnum):
-    """Calls of a tool that need the user's consent."""
-
-    AUTO = "auto"
-    """Calls of tools that may destroy something or reach the open world, by the hints of the MCP server."""
-    PROMPT = "prompt"
-    """All calls."""
-    WRITES = "writes"
-    """Calls of tools without the hint that they only read."""
-    APPROVE = "approve"
-    """No calls."""
-
-
-class McpServerConfig(Struct, frozen=True, kw_only=True):
-    """One `[mcp_servers.NAME]` table."""
-
-    name: str
-    transport: McpStdioTransport | McpHttpTransport
-    enabled: bool = True
-    startup_timeout_sec: float = 10.0
-    tool_timeout_sec: float = 60.0
-    enabled_tools: frozenset[str] | None = None
-    disabled_tools: frozenset[str] = frozenset()
-    approval: McpApproval = McpApproval.AUTO
-    tool_approvals: Mapping[str, McpApproval] = msgspec.field(default_factory=lambda: MappingProxyType({}))
-    """Approval mode by tool; overrides `approval`."""
 
 
 class EnvInherit(StrEnum):
@@ -339,6 +263,8 @@ class Config(Redacted, frozen=True, kw_only=True):
             given = transport.env if isinstance(transport, McpStdioTransport) else transport.http_headers
             for name, value in given.items():
                 yield f"the MCP server {id}", name, value
+            if isinstance(transport, McpHttpTransport) and transport.login.client_secret:
+                yield f"the MCP server {id}", "client_secret", transport.login.client_secret
         for name, value in self.otel.headers.items():
             yield "telemetry", name, value
 

@@ -16,6 +16,12 @@ from types import MappingProxyType
 from app_server.engine.config import config_values, model_rows
 from app_server.engine.config.features import FEATURES, Features
 from app_server.engine.config.layers import Layered
+from app_server.engine.config.mcp_server_settings import (
+    McpHttpTransport,
+    McpLoginSettings,
+    McpServerConfig,
+    McpStdioTransport,
+)
 from app_server.engine.config.model_tables import ModelSettings, ModelTables
 from app_server.engine.config.permission_profiles import (
     NO_DEFAULT,
@@ -83,15 +89,15 @@ def _check_table(name: str, table: SettingsTable) -> None:
         raise derive_error(f"models.{shortened(name)}.{error}", "models", name) from error
 
 
-def read_mcp_servers(settings: SettingsTable) -> Mapping[str, config_values.McpServerConfig]:
+def read_mcp_servers(settings: SettingsTable) -> Mapping[str, McpServerConfig]:
     """Return the configured MCP servers by name."""
     tables = settings.table("mcp_servers").tables
     return MappingProxyType({name: _mcp_server(name, table) for name, table in tables.items()})
 
 
-def _mcp_server(name: str, table: SettingsTable) -> config_values.McpServerConfig:
+def _mcp_server(name: str, table: SettingsTable) -> McpServerConfig:
     server = table.build(
-        config_values.McpServerConfig,
+        McpServerConfig,
         name=name,
         transport=_transport(table),
         tool_approvals=MappingProxyType(
@@ -107,20 +113,22 @@ def _mcp_server(name: str, table: SettingsTable) -> config_values.McpServerConfi
     return server
 
 
-def _transport(table: SettingsTable) -> config_values.McpStdioTransport | config_values.McpHttpTransport:
+def _transport(
+    table: SettingsTable,
+) -> McpStdioTransport | McpHttpTransport:
     if "command" in table:
-        _refuse(table, config_values.McpHttpTransport, "a server that is started by `command`")
+        _refuse(table, McpHttpTransport, "a server that is started by `command`")
         if "oauth" in table.tables:
             raise table.invalid("oauth", "is not supported for a server that is started by `command`")
-        return table.build(config_values.McpStdioTransport)
+        return table.build(McpStdioTransport)
     if "url" in table:
-        _refuse(table, config_values.McpStdioTransport, "a server that is reached by `url`")
-        return table.build(config_values.McpHttpTransport, login=_mcp_login(table.table("oauth")))
+        _refuse(table, McpStdioTransport, "a server that is reached by `url`")
+        return table.build(McpHttpTransport, login=_mcp_login(table.table("oauth")))
     raise table.wrong("needs a `command` or a `url`")
 
 
-def _mcp_login(table: SettingsTable) -> config_values.McpLoginSettings:
-    login = table.build(config_values.McpLoginSettings)
+def _mcp_login(table: SettingsTable) -> McpLoginSettings:
+    login = table.build(McpLoginSettings)
     if login.client_secret is not None and not login.client_id:
         raise table.invalid("client_secret", "needs the `client_id` that it belongs to")
     return login

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from app_server.engine.config import config_values
 from app_server.engine.config.features import FEATURES, LEGACY_TOGGLES, TOOL_SWITCHES
 from app_server.engine.config.hook_settings import HOOK_SETTINGS, HOOKS
+from app_server.engine.config.mcp_server_settings import MCP_SERVERS
 from app_server.engine.config.model_tables import MODEL_KEYS, QUIRKS, SIZES, ModelSettings
 from app_server.engine.config.setting_types import (
     AMOUNT,
@@ -20,12 +21,9 @@ from app_server.engine.config.setting_types import (
     FILLED,
     FLAG,
     PROFILES,
-    SECONDS,
     TEXT,
     TEXT_MAP,
-    TEXT_SET,
     TEXTS,
-    VARIABLES,
     Kind,
     Setting,
     SettingsPart,
@@ -257,56 +255,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         "requires_openai_auth": Setting(FLAG, "requests carry the user's OpenAI login"),
     },
     SettingsPart("Providers", "model_providers.NAME.quirks", open=True): QUIRKS,
-    SettingsPart("MCP servers", "mcp_servers.NAME", config_values.McpStdioTransport): {
-        "command": Setting(TEXT, "the program of a server that is started; or give `url`"),
-        "args": Setting(TEXTS, "its arguments"),
-        "env": Setting(TEXT_MAP, "variables that it gets"),
-        "env_vars": Setting(VARIABLES, "names of variables of the server's environment that it gets, too"),
-        "cwd": Setting(
-            TEXT,
-            "the folder in which it starts: an absolute path, or `workspace` for the conversation's, from which"
-            " interpreters may take modules and programs; unset: a folder of its own in the home",
-        ),
-    },
-    SettingsPart("MCP servers", "mcp_servers.NAME", config_values.McpHttpTransport): {
-        "url": Setting(TEXT, "the address of a server that is reached over streamable HTTP"),
-        "bearer_token_env_var": Setting(TEXT, "the variable that holds the token for a `url`"),
-        "http_headers": Setting(TEXT_MAP, "headers of every request to a `url`"),
-        "env_http_headers": Setting(TEXT_MAP, "headers whose values are in these variables"),
-        "oauth_resource": Setting(
-            TEXT, "the resource that a login at a `url` is for; unset: the one that the server names"
-        ),
-    },
-    SettingsPart("MCP servers", "mcp_servers.NAME.oauth", config_values.McpLoginSettings): {
-        "client_id": Setting(
-            TEXT, "the client that you registered for logins at a `url`; unset: a login registers one"
-        ),
-        "client_secret": Setting(TEXT, "the secret of that client, if it has one"),
-        "authorization_server_issuer": Setting(
-            TEXT,
-            "the only authorization server at which it may log in; unset: any that the MCP server names",
-            "issuer",
-        ),
-        "callback_url": Setting(
-            TEXT,
-            "the address of this machine to which the browser returns after a login, as you registered it:"
-            " `http://127.0.0.1/PATH`, with a port if that is fixed",
-        ),
-    },
-    SettingsPart("MCP servers", "mcp_servers.NAME", config_values.McpServerConfig): {
-        "enabled": Setting(FLAG, "`false`: it is not started"),
-        "startup_timeout_sec": Setting(SECONDS, "so long it may take to start and to list its tools"),
-        "startup_timeout_ms": Setting(integer(1), "an older form of `startup_timeout_sec`", None),
-        "tool_timeout_sec": Setting(SECONDS, "so long one call may take"),
-        "enabled_tools": Setting(TEXT_SET, "the only tools that the model is offered; unset: all"),
-        "disabled_tools": Setting(TEXT_SET, "tools that the model is not offered"),
-        "default_tools_approval_mode": Setting(
-            choice(config_values.McpApproval), "which calls the user is asked about", "approval"
-        ),
-    },
-    SettingsPart("MCP servers", "mcp_servers.NAME.tools.TOOL"): {
-        "approval_mode": Setting(choice(config_values.McpApproval), "the same for one tool", None),
-    },
+    **MCP_SERVERS,
     SettingsPart("Hooks", HOOKS): HOOK_SETTINGS,
     SettingsPart("Clients", "app_server", config_values.PermissionSettings): {
         "client_rights": Setting(

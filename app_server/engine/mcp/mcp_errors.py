@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig
 from app_server.engine.support.engine_errors import CoreError
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024

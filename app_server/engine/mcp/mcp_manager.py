@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.engine.config.config_values import McpServerConfig
+from app_server.engine.config.mcp_server_settings import McpServerConfig
 from app_server.engine.mcp import mcp_requests, mcp_server, tool_catalog
 
 if TYPE_CHECKING:

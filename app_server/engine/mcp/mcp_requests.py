@@ -12,7 +12,7 @@ from typing import Protocol
 
 import anyio
 
-from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig
 from app_server.engine.mcp.mcp_client import entries
 from app_server.engine.mcp.mcp_errors import MAX_RESOURCES, UNEXPECTED, McpFailure, tool_call_error
 from app_server.engine.mcp.mcp_server import McpServer

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 
 import anyio
 
-from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.engine.mcp import mcp_errors, streamable_http
 from app_server.engine.mcp.mcp_client import McpClient
 from app_server.engine.mcp.mcp_era import McpEra

@@ -6,7 +6,7 @@ In MCP an absent hint has its cautious value: the tool may write, destroy and re
 
 from __future__ import annotations
 
-from app_server.engine.config.config_values import McpApproval, McpServerConfig
+from app_server.engine.config.mcp_server_settings import McpApproval, McpServerConfig
 from app_server.engine.mcp.tool_catalog import McpTool
 from app_server_protocol.encoding import Json
 from app_server_protocol.mcp import ToolAnnotations

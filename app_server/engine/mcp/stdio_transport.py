@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import anyio
 from anyio.abc import ByteReceiveStream
 
-from app_server.engine.config.config_values import WORKSPACE, McpStdioTransport
+from app_server.engine.config.mcp_server_settings import WORKSPACE, McpStdioTransport
 from app_server.engine.mcp.mcp_errors import STDERR_LINES, McpFailure
 from app_server.engine.mcp.mcp_transport import McpTransport, OnMessage
 from app_server.engine.mcp.rpc_messages import LineSplitter, encode

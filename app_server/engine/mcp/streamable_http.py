@@ -21,7 +21,7 @@ import anyio
 
 from app_server.engine.auth.mcp_tokens import McpTokenSource
 from app_server.engine.auth.oauth_client import McpLoginOver, lacking_scopes, plain_scopes
-from app_server.engine.config.config_values import McpHttpTransport
+from app_server.engine.config.mcp_server_settings import McpHttpTransport
 from app_server.engine.http.address import address, origin
 from app_server.engine.http.interface import HttpFailure, HttpRequest, HttpResponse
 from app_server.engine.http.lazy_http import LazyHttp

@@ -16,7 +16,7 @@ from msgspec import Struct
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from app_server.engine.config.config_values import McpServerConfig
+from app_server.engine.config.mcp_server_settings import McpServerConfig
 from app_server.engine.mcp.input_schemas import InvalidSchema, normalize_schema
 from app_server.engine.mcp.mcp_era import InvalidMark, MirroredParameter, mirrored_parameters
 from app_server.engine.mcp.mcp_errors import (

@@ -16,7 +16,8 @@ import anyio
 
 from app_server.engine.client_context import ClientContext
 from app_server.engine.config.client_limits import check_permissions, require_working_directory
-from app_server.engine.config.config_values import Config, McpServerConfig
+from app_server.engine.config.config_values import Config
+from app_server.engine.config.mcp_server_settings import McpServerConfig
 from app_server.engine.context.history import collect_user_messages
 from app_server.engine.session.additional_context import AdditionalContext, ContextEntry
 from app_server.engine.session.session import Session

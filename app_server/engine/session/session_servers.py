@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from anyio.abc import TaskGroup
 
 from app_server.engine.approvals.broker import PendingAnswers
-from app_server.engine.config.config_values import McpServerConfig
+from app_server.engine.config.mcp_server_settings import McpServerConfig
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.mcp.runtime_interface import ElicitationRequest, ElicitationResult
 from app_server.engine.session.session_commands import AnswerElicitation

@@ -12,7 +12,7 @@ from typing import Final
 from pydantic_core import to_json
 
 from app_server.engine.approvals.consent import EVERYTHING, Consent, McpCallSubject
-from app_server.engine.config.config_values import McpServerConfig
+from app_server.engine.config.mcp_server_settings import McpServerConfig
 from app_server.engine.mcp.server_consent import annotations_of, is_silent, needs_approval
 from app_server.engine.mcp.tool_catalog import McpTool
 from app_server.engine.support.engine_errors import ConfigError

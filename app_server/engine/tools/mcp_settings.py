@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app_server.engine.config.config_values import Config, McpApproval, McpServerConfig
+from app_server.engine.config.config_values import Config
 from app_server.engine.config.effective import SettingEdit, edited
+from app_server.engine.config.mcp_server_settings import McpApproval, McpServerConfig
 from app_server.engine.config.resolve import read_mcp_servers
 from app_server.engine.config.settings_file import rewrite_config
 from app_server.engine.config.settings_reader import SettingsTable

@@ -19,7 +19,8 @@ from app_server.engine.approvals.consent import Consent, InputSubject, Rights, r
 from app_server.engine.approvals.decide import POLICY_NAMES, InputVerdict, decide_input
 from app_server.engine.approvals.program_trust import exposed_folders
 from app_server.engine.approvals.shell.quote import join
-from app_server.engine.config.config_values import WORKSPACE, Config, McpStdioTransport
+from app_server.engine.config.config_values import Config
+from app_server.engine.config.mcp_server_settings import WORKSPACE, McpStdioTransport
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.real_path import real_path, within
 from app_server.engine.tools.terminals import Terminal

@@ -17,11 +17,8 @@ from app_server.cli.doctor.doctor_command import as_json, as_text, check_hooks, 
 from app_server.cli.doctor.machine_checks import check_config, known_credentials, redacted
 from app_server.cli.doctor.provider_checks import check_mcp_servers, check_provider, checked_providers
 from app_server.engine.auth.credentials import AuthMethod, Credentials, StoredAuth, Tokens
-from app_server.engine.config.config_values import (
-    McpServerConfig,
-    McpStdioTransport,
-    SettingsSource,
-)
+from app_server.engine.config.config_values import SettingsSource
+from app_server.engine.config.mcp_server_settings import McpServerConfig, McpStdioTransport
 from app_server.engine.config.model_rows import ModelRow
 from app_server.engine.hooks.hook_files import HookFiles
 from app_server.engine.mcp.mcp_manager import McpManager

@@ -33,7 +33,8 @@ from app_server.engine.auth.mcp_tokens import (
 )
 from app_server.engine.auth.oauth_client import McpLoginOver, covers, find_resource, lacking_scopes
 from app_server.engine.auth.oauth_http import OAuthAnswer, OAuthHttp
-from app_server.engine.config.config_values import LoginSettings, McpHttpTransport, McpLoginSettings
+from app_server.engine.config.config_values import LoginSettings
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpLoginSettings
 from app_server.engine.support.engine_errors import AuthError
 from app_server_protocol.encoding import Json
 from tests.engine.auth.oauth_issuer import NOW, ScriptedIssuer

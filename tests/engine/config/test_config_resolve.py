@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.engine.config import config_values
+from app_server.engine.config import config_values, mcp_server_settings
 from app_server.engine.config.tolerance import joined
 from app_server.engine.support.engine_errors import ConfigError
 from app_server_protocol.policy import DangerFullAccess, ReadOnly, WorkspaceWrite
@@ -122,7 +122,7 @@ def test_the_reason_is_told_where_a_wrong_provider_is_the_chosen_one(tmp_path: P
 def test_variables_of_an_mcp_server_may_say_where_they_come_from(tmp_path: Path) -> None:
     text = "[mcp_servers.a]\ncommand = 'c'\nenv_vars = ['A', { name = 'B', source = 'remote' }]"
     config = load(tmp_path, text)
-    assert config.mcp_servers["a"].transport == config_values.McpStdioTransport(
+    assert config.mcp_servers["a"].transport == mcp_server_settings.McpStdioTransport(
         command="c", env_vars=("A", "B")
     )
     assert config.notices.warnings == ()
@@ -337,12 +337,12 @@ def test_mcp_servers(tmp_path: Path) -> None:
         "enabled = false\nstartup_timeout_sec = 2\n"
         "tool_timeout_sec = 0.5\nhttp_headers = {a = 'b'}\nenv_http_headers = {c = 'D'}\n",
     ).mcp_servers
-    assert servers["a"].transport == config_values.McpStdioTransport(
+    assert servers["a"].transport == mcp_server_settings.McpStdioTransport(
         command="c", args=("x",), env={"A": "B"}, env_vars=("C",), cwd="sub"
     )
     assert (servers["a"].startup_timeout_sec, servers["a"].tool_timeout_sec) == (1.5, 60)
     assert (servers["a"].enabled_tools, servers["a"].disabled_tools) == (frozenset("t"), frozenset("u"))
-    assert servers["b"].transport == config_values.McpHttpTransport(
+    assert servers["b"].transport == mcp_server_settings.McpHttpTransport(
         url="http://h", bearer_token_env_var="T", http_headers={"a": "b"}, env_http_headers={"c": "D"}
     )
     assert not servers["b"].enabled

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.engine.mcp.mcp_errors import StartFailure
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.mcp.runtime_interface import Elicit, McpRuntime

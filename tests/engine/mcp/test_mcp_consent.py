@@ -2,7 +2,7 @@
 
 import pytest
 
-from app_server.engine.config.config_values import McpApproval, McpServerConfig, McpStdioTransport
+from app_server.engine.config.mcp_server_settings import McpApproval, McpServerConfig, McpStdioTransport
 from app_server.engine.mcp.server_consent import is_silent, needs_approval
 from app_server.engine.mcp.tool_catalog import McpTool, model_tools, server_tools
 from app_server_protocol.encoding import Json

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from app_server.engine.config.config_values import McpServerConfig, McpStdioTransport
+from app_server.engine.config.mcp_server_settings import McpServerConfig, McpStdioTransport
 from app_server.engine.mcp.mcp_errors import MAX_DEFINITION_BYTES, MAX_PAGES, MAX_TOOLS_PER_SERVER, RESTARTS
 from app_server.engine.mcp.runtime_interface import ElicitationRequest, ElicitationResult
 from app_server.engine.mcp.tool_catalog import SERVER_NAME

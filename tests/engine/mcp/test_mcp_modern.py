@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from app_server.engine.config.config_values import McpServerConfig, McpStdioTransport
+from app_server.engine.config.mcp_server_settings import McpServerConfig, McpStdioTransport
 from app_server.engine.mcp.mcp_errors import MAX_ROUNDS, TOOLS_CHANGED
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.mcp.results import McpCallOutcome

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.engine.mcp import mcp_errors
 from app_server.engine.mcp.input_schemas import InvalidSchema, normalize_schema
 from app_server.engine.mcp.results import McpCallOutcome, parse_result, payload_of, text_result

@@ -15,13 +15,12 @@ import pytest
 
 from app_server.engine.config.config_values import (
     Config,
-    McpServerConfig,
-    McpStdioTransport,
     OtelConfig,
     OtelExporter,
     OtelProtocol,
     ProviderConfig,
 )
+from app_server.engine.config.mcp_server_settings import McpServerConfig, McpStdioTransport
 from app_server.engine.config.model_tables import ModelSettings
 from app_server.engine.telemetry.telemetry_events import (
     NO_TELEMETRY,

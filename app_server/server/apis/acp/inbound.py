@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.server.apis.acp.formatting import fenced, one_line
 from app_server_protocol.acp import sessions as wire
 from app_server_protocol.acp.sessions import (

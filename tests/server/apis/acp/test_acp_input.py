@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.engine.support.prompt_text import filled_in
 from app_server.server.apis.acp.acp_client import auth_methods, parse_client
 from app_server.server.apis.acp.acp_commands import (

@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from app_server.engine.auth.credentials import LoginOutcome
-from app_server.engine.config.config_values import McpHttpTransport, McpServerConfig
+from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig
 from app_server.engine.http.address import origin
 from app_server.engine.mcp.mcp_requests import McpRequests
 from app_server.engine.mcp.tool_catalog import ConnectionState, ServerStatus
