@@ -180,8 +180,8 @@ class TurnSnapshot:
         """Take the second snapshot, and record the first in the history again, with the state at the turn's
         end added.
         """
-        self.record_taken()
         if self._taken is not None:
+            self.record_taken()
             done = await self._turn.services.snapshots.finish(self._taken, self._turn.services.sources.now())
             if done is not None:
                 self._turn.record(GhostSnapshot(ghost_commit=done))

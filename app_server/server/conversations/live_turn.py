@@ -20,7 +20,7 @@ from app_server.engine.storage.encode import kept_item
 from app_server.engine.storage.turn_fold import ItemIds, TurnFold
 from app_server.server.conversations.item_text import KEPT_TAIL, PrintedOutput, ShownText
 from app_server_protocol.engine import events, items
-from app_server_protocol.engine.events import ItemTextGrown, SessionEvent, TurnRecord
+from app_server_protocol.engine.events import SessionEvent, TurnRecord
 from app_server_protocol.engine.item_text import Part, with_text
 from app_server_protocol.values import replace
 
@@ -146,16 +146,6 @@ class LiveTurn(Struct, eq=False):
         return engine_id if item is None else item.item.id
 
     # --- events
-    def grow(self, event: SessionEvent) -> bool:
-        """Apply that a text has grown; return False if the event is another one. Most events say this."""
-        grown = event.event
-        if not isinstance(grown, ItemTextGrown):
-            return False
-        item = self.item = self._open.get((event.turn_id, grown.item_id))
-        if item is not None:
-            item.part(grown.part).grow(grown)
-        return True
-
     def take(self, event: SessionEvent) -> Iterable[SessionEvent]:
         """Apply an event; yield it when it is applied, with the events before it that restore the order. An item or a
         turn is still here while its end is handed on.
@@ -170,7 +160,7 @@ class LiveTurn(Struct, eq=False):
                 return self._begin_turn(event)
             case events.TurnEnded():
                 return self._end_turn(event, inner)
-            case events.ReasoningSummaryPart(item_id=id):
+            case events.ItemTextGrown(item_id=id) | events.ReasoningSummaryPart(item_id=id):
                 self.item = self._open.get((event.turn_id, id))
             case (
                 events.CommandOutput(item_id=id)
@@ -180,7 +170,7 @@ class LiveTurn(Struct, eq=False):
             ):
                 self.item = self.latest(event.turn_id, id)
             case _:
-                self.grow(event)
+                pass
         if self.item is not None:
             self._go_on(self.item, inner)
         return (event,)
@@ -194,6 +184,8 @@ class LiveTurn(Struct, eq=False):
 
     def _go_on(self, item: LiveItem, event: events.EngineEvent) -> None:
         match event:
+            case events.ItemTextGrown():
+                item.part(event.part).grow(event)
             case events.CommandOutput():
                 if item.output is None:
                     item.output = PrintedOutput(tail=self.kept_tail)

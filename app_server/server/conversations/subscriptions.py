@@ -292,10 +292,6 @@ class Subscriptions:
     def send(self, event: SessionEvent) -> None:
         """Apply an event to the running turn, and send it to the subscribers; for APIs without subscribers it waits."""
         live = self.live_turn
-        if live.grow(event):
-            for channel in self._apis.values():
-                channel.send(event, live)
-            return
         for each in live.take(event):
             for channel in self._apis.values():
                 channel.send(each, live)
@@ -303,7 +299,7 @@ class Subscriptions:
     def send_status(self, status: ConversationStatus) -> None:
         for channel in self._apis.values():
             messages = channel.adapter.status_changed(status)
-            for client in self.audience(channel.api):
+            for client in self.audience(channel.api) if messages else ():
                 channel.seats.get(client, Attachment()).send(client, messages)
 
     async def wait_for_capacity(self) -> None:

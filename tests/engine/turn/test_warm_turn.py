@@ -81,9 +81,9 @@ async def session_turns(w: World) -> Callable[[], Awaitable[object]]:
 @pytest.mark.parametrize(
     ("turns", "acp", "modules", "functions"),
     [
-        (conversation_turns, False, 81, 406),
-        (thread_turns, False, 97, 502),
-        (session_turns, True, 91, 455),
+        (conversation_turns, False, 79, 402),
+        (thread_turns, False, 92, 480),
+        (session_turns, True, 88, 450),
     ],
     ids=["conversations", "threads", "sessions"],
 )

@@ -21,6 +21,7 @@ from app_server_protocol import policy as engine
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.engine.thread_settings import (
     RIGHTS,
+    UNCHANGED,
     UNSET,
     ModeSettings,
     PromptMode,
@@ -46,6 +47,14 @@ from app_server_protocol.values import replace
 
 LOCAL: Final = "local"
 """Name of the environment that is the server's own machine."""
+
+WITHOUT_SETTINGS: Final = frozenset(
+    (
+        *("thread_id", "input", "client_user_message_id", "additional_context", "output_schema"),
+        "responsesapi_client_metadata",
+    )
+)
+"""Parameters of `turn/start` that are no settings. Most turns have no others."""
 
 MOST_SKILL_FOLDERS: Final = 32
 """Maximum number of folders with skills that a thread may bring."""
@@ -134,6 +143,8 @@ def settings_change(
     """Return the changes that the request makes to the settings of a thread that was opened with `config`. Raises
     RpcError.
     """
+    if params.model_fields_set <= WITHOUT_SETTINGS:
+        return UNCHANGED
     sandbox = params.sandbox_policy
     policy, kinds = approval_policy(params.approval_policy)
     chosen = None if sandbox is None else sandbox_policy(sandbox)

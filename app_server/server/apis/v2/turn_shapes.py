@@ -95,8 +95,12 @@ def shown_item(ended: EndedItem) -> ThreadItem:
 
 def _items(record: TurnRecord) -> list[EndedItem]:
     """Return the items with the messages of reviews."""
-    pairs = ((each, review_message(each)) for each in record.items)
-    return [each for pair in pairs for each in pair if each is not None]
+    items: list[EndedItem] = []
+    for each in record.items:
+        items.append(each)
+        if isinstance(each.item, ExitedReview) and (message := review_message(each)) is not None:
+            items.append(message)
+    return items
 
 
 def _summary(record: TurnRecord) -> list[EndedItem]:

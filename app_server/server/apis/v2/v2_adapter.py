@@ -170,14 +170,14 @@ class ThreadAdapter:
             case of_item:
                 if live.item is not None and live.item.turn_id is not None:
                     self._items.take(of_item, live.item)
-                if isinstance(of_item, events.ItemCompleted):
-                    self._review_ended(of_item, live)
+                if isinstance(of_item, events.ItemCompleted) and isinstance(of_item.item, ExitedReview):
+                    self._review_ended(of_item.item, of_item, live)
 
-    def _review_ended(self, event: events.ItemCompleted, live: LiveTurn) -> None:
+    def _review_ended(self, review: ExitedReview, event: events.ItemCompleted, live: LiveTurn) -> None:
         """Write the result of a review also as a message."""
-        if live.item is None or not isinstance(event.item, ExitedReview):
+        if live.item is None:
             return
-        review = replace(event.item, id=live.item.item.id)
+        review = replace(review, id=live.item.item.id)
         message = review_message(EndedItem(review, event.started_at_ms, event.at_ms, event.cut))
         if message is not None:
             ended = events.ItemCompleted(message.item, event.at_ms, event.at_ms)

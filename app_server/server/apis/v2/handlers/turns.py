@@ -49,7 +49,7 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
     items = user_inputs(params.input)
     change = session.facts.permitted(settings_change(params, session.facts.config))
     turn_input = None
-    context_entries = _entries(params.additional_context)
+    context_entries = _entries(params.additional_context) if params.additional_context else ()
     if items or context_entries:
         id = params.client_user_message_id
         turn_input = await session.prepare_input(items, id, change=change, context=context_entries)
@@ -102,13 +102,12 @@ def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
     raise invalid_request("no active turn to interrupt", "no_active_turn")
 
 
-def _entries(given: Mapping[str, wire.AdditionalContextEntry] | None) -> tuple[ContextEntry, ...]:
+def _entries(given: Mapping[str, wire.AdditionalContextEntry]) -> tuple[ContextEntry, ...]:
     """Return the context that a client adds. Raises RpcError for a key that is not a valid name, and for a value that
     is too long.
     """
     entries = tuple(
-        ContextEntry(key, entry.value, trusted=entry.kind == "application")
-        for key, entry in (given or {}).items()
+        ContextEntry(key, entry.value, trusted=entry.kind == "application") for key, entry in given.items()
     )
     if len(entries) > MOST_ENTRIES:
         raise invalid_params(
