@@ -13,6 +13,9 @@ from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import NoParams
 from app_server_protocol.v2 import account as wire
 
+KEY_VARIABLE: Final = "OPENAI_API_KEY"
+"""Environment variable with the key of the provider `openai`."""
+
 
 async def log_out(server: RequestClient, args: argparse.Namespace) -> None:
     await server.request(wire.ACCOUNT_LOGOUT, NoParams())
@@ -28,6 +31,8 @@ async def login_status(server: RequestClient, args: argparse.Namespace) -> None:
         eprint("Logged in using an API key")
     elif answer.account is not None:
         eprint("Logged in using ChatGPT")
+    elif answer.requires_openai_auth and await has_key(server):
+        eprint("Logged in using an API key")
     elif answer.requires_openai_auth:
         raise CommandFailed("Not logged in", "`app-server login`, or set OPENAI_API_KEY")
     else:
@@ -39,6 +44,20 @@ async def login_status(server: RequestClient, args: argparse.Namespace) -> None:
             )
         source = f"its key is in {variable}" if variable else "it has no `env_key`"
         eprint(f"The provider `{name}` needs no login; {source}")
+
+
+async def has_key(server: RequestClient) -> bool:
+    """Return whether OPENAI_API_KEY stands in for a login: it is set, and no entry of the configuration claims it."""
+    settings: Json = (await server.request_raw("config/read", {}))["config"]
+    entries = [
+        *(settings.get("model_providers") or {}).values(),
+        *(settings.get("mcp_servers") or {}).values(),
+    ]
+    claimed: set[str | None] = set()
+    for entry in entries:
+        claimed |= {entry.get("env_key"), entry.get("bearer_token_env_var")}
+        claimed |= set((entry.get("env_http_headers") or {}).values())
+    return bool(os.environ.get(KEY_VARIABLE)) and KEY_VARIABLE not in claimed
 
 
 async def own_provider(server: RequestClient) -> tuple[str, str | None]:

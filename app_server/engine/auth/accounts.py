@@ -75,7 +75,7 @@ class Accounts:
 
     def method(self) -> AuthMethod | None:
         """Return the login method without sending a request; None if the user is not logged in."""
-        return self._auth.method()
+        return self._auth.login_method()
 
     def identity(self) -> IdClaims | None:
         """Return the claims of a ChatGPT login; None for an API key, or if there is no login."""

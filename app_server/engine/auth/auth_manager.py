@@ -45,9 +45,12 @@ logger = logging.getLogger(__name__)
 class AuthStatus(Redacted, frozen=True):
     HIDDEN = ("token",)
     method: AuthMethod | None
+    """Method of the stored login; None if there is none. A key of the environment is no login."""
     token: str | None
-    """Token of a stored login; None unless it was requested. An API key from the environment is never returned."""
+    """Token of a stored login; None unless it was requested."""
     requires_openai_auth: bool
+    has_credentials: bool = False
+    """Whether there is a login, or a key of the environment that requests are sent with."""
 
 
 class AuthManager:
@@ -105,8 +108,10 @@ class AuthManager:
             found = self.stored_credentials()
         if found is None:
             return AuthStatus(None, None, requires_openai_auth=True)
-        token = found.bearer if include_token and self._is_stored(found) else None
-        return AuthStatus(found.method, token, requires_openai_auth=True)
+        if not self._is_stored(found):
+            return AuthStatus(None, None, requires_openai_auth=True, has_credentials=True)
+        token = found.bearer if include_token else None
+        return AuthStatus(found.method, token, requires_openai_auth=True, has_credentials=True)
 
     async def credentials(self) -> Credentials | None:
         """Return valid credentials, refreshed if they expire soon; None if there is no login."""
@@ -134,9 +139,16 @@ class AuthManager:
         raise AuthError("the login server did not answer in time")
 
     def method(self) -> AuthMethod | None:
-        """Return the stored login method without sending a request; None if there is no login."""
+        """Return the method of the credentials that requests are sent with, without sending one; None if there are
+        none.
+        """
         found = self.stored_credentials()
         return found.method if found else None
+
+    def login_method(self) -> AuthMethod | None:
+        """Return the method of the stored login; None if there is none, even if the environment has a key."""
+        found = self.stored_credentials()
+        return found.method if found and self._is_stored(found) else None
 
     def stored_credentials(self) -> Credentials | None:
         """Return stored credentials that are valid without a refresh, without sending a request; None if there are

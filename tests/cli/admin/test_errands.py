@@ -522,6 +522,13 @@ async def test_the_status_of_a_login_knows_keys_of_the_environment_and_of_other_
     async with place_in(tmp_path / "a", tables=NEEDS_LOGIN) as place:
         status = await place.run("login", "status", OPENAI_API_KEY=KEY)
         assert (status.returncode, status.stderr) == (0, "Logged in using an API key\n")
+        status = await place.run("login", "status")
+        assert (status.returncode, "Not logged in" in status.stderr) == (1, True)
+        claim = (
+            'model_providers.own={name = "Own", base_url = "http://127.0.0.1:9", env_key = "OPENAI_API_KEY"}'
+        )
+        status = await place.run("login", "status", "-c", claim, OPENAI_API_KEY=KEY)
+        assert (status.returncode, "Not logged in" in status.stderr) == (1, True)
     async with place_in(tmp_path / "b", tables='env_key = "DESK_KEY"') as place:
         status = await place.run("login", "status")
         assert status.returncode == 1

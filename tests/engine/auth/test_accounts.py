@@ -212,7 +212,7 @@ async def test_a_login_over_the_thread_api_tells_the_plan(tmp_path: Path, issuer
         done = (await client.expect("account/login/completed"))["params"]
         assert done == {"loginId": begun["loginId"], "success": True, "error": None}
         updated = (await client.expect("account/updated"))["params"]
-        assert updated == {"authMode": "chatgpt", "planType": "pro"}
+        assert updated == {"authMode": "chatgpt", "planType": "pro", "reason": None}
         account = (await client.call("account/read"))["account"]
         assert {"type": "chatgpt", "email": "user@example.com", "planType": "pro"}.items() <= account.items()
         limits = await client.call("account/rateLimits/read")

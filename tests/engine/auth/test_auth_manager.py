@@ -68,7 +68,9 @@ async def test_an_api_key_comes_and_goes(auth: AuthManager) -> None:
     assert await auth.credentials() is None
     auth.login_with_api_key(" sk-1\n")
     with_token = await auth.status(requires_openai_auth=True, include_token=True)
-    assert with_token == AuthStatus(AuthMethod.API_KEY, "sk-1", requires_openai_auth=True)
+    assert with_token == AuthStatus(
+        AuthMethod.API_KEY, "sk-1", requires_openai_auth=True, has_credentials=True
+    )
     assert (await auth.status(requires_openai_auth=True)).token is None
     assert await auth.credentials() == Credentials("sk-1", None, AuthMethod.API_KEY)
     assert await auth.refresh() is None
@@ -102,13 +104,15 @@ async def test_a_key_that_counts_first_is_used_where_there_is_a_login(alone: Aut
     assert await auth.credentials() is None
 
 
-async def test_a_key_of_the_environment_is_no_token_for_clients(alone: AuthManager) -> None:
+async def test_a_key_of_the_environment_is_no_login_for_clients(alone: AuthManager) -> None:
     auth = alone.with_keys({"OPENAI_API_KEY": "sk-env"})
     status = await auth.status(requires_openai_auth=True, include_token=True)
-    assert status == AuthStatus(AuthMethod.API_KEY, None, requires_openai_auth=True)
+    assert status == AuthStatus(None, None, requires_openai_auth=True, has_credentials=True)
+    assert (auth.method(), auth.login_method()) == (AuthMethod.API_KEY, None)
     auth.login_with_api_key("sk-own")
     status = await auth.status(requires_openai_auth=True, include_token=True)
-    assert status == AuthStatus(AuthMethod.API_KEY, "sk-own", requires_openai_auth=True)
+    assert status == AuthStatus(AuthMethod.API_KEY, "sk-own", requires_openai_auth=True, has_credentials=True)
+    assert auth.login_method() is AuthMethod.API_KEY
 
 
 async def test_a_variable_that_a_provider_claims_is_no_login(alone: AuthManager) -> None:
@@ -301,7 +305,9 @@ async def test_a_login_that_is_still_good_survives_an_issuer_out_of_reach(alone:
 async def test_status_renews_when_asked(auth: AuthManager) -> None:
     write_auth(auth.home, login(ending_in(3600)))
     status = await auth.status(requires_openai_auth=True, include_token=True, refresh=True)
-    assert status == AuthStatus(AuthMethod.CHATGPT, "access-2", requires_openai_auth=True)
+    assert status == AuthStatus(
+        AuthMethod.CHATGPT, "access-2", requires_openai_auth=True, has_credentials=True
+    )
 
 
 def test_a_stored_key_comes_before_a_login_unless_forbidden(auth: AuthManager) -> None:

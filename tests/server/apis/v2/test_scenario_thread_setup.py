@@ -236,21 +236,23 @@ async def test_the_setting_of_the_address_moves_the_built_in_provider(world: Mak
 
 
 @pytest.mark.parametrize(
-    ("claim", "account"),
+    ("claim", "serves"),
     [
         (
             '[model_providers.window]\nname = "w"\nbase_url = "http://127.0.0.1:9"\nenv_key = "OPENAI_API_KEY"\n',
-            None,
+            False,
         ),
         (
             '[model_providers.window]\nname = "w"\nbase_url = "http://127.0.0.1:9"\n'
             'env_http_headers = { api-key = "OPENAI_API_KEY" }\n',
-            None,
+            False,
         ),
-        ("", {"type": "apiKey"}),
+        ("", True),
     ],
 )
-async def test_the_key_of_another_provider_is_no_login(world: MakeWorld, claim: str, account: Json) -> None:
+async def test_a_key_of_the_environment_is_no_account_and_serves_openai_alone(
+    world: MakeWorld, claim: str, serves: bool
+) -> None:
     def move(w: World) -> None:
         path = w.home / "config.toml"
         text = path.read_text()
@@ -261,14 +263,17 @@ async def test_the_key_of_another_provider_is_no_login(world: MakeWorld, claim: 
     environment = {"OPENAI_API_KEY": "sk-nonce"}
     async with world(reply(says("a")), before=move, environment=environment) as w:
         shown = await w.client.call("account/read")
-        assert (shown["account"], shown["requiresOpenaiAuth"]) == (account, True)
+        assert (shown["account"], shown["requiresOpenaiAuth"]) == (None, True)
         status = await w.client.call("getAuthStatus", {"includeToken": True})
-        assert (status["authMethod"] is None, status["authToken"]) == (account is None, None)
+        assert (status["authMethod"], status["authToken"]) == (None, None)
+        assert status["requiresOpenaiAuth"] is True
+        with pytest.raises(Refused, match="codex account authentication required"):
+            await w.client.call("account/rateLimits/read")
         started = await w.client.call("thread/start", {"modelProvider": "openai"})
         done = await ended(w.client, await turn(w.client, started["thread"]["id"]))
-        assert done["status"] == ("failed" if account is None else "completed")
+        assert done["status"] == ("completed" if serves else "failed")
     assert "sk-nonce" not in json.dumps(w.client.received())
-    assert len(w.model.requests) == (0 if account is None else 1)
+    assert len(w.model.requests) == int(serves)
 
 
 Before = tuple[str, ...]

@@ -62,9 +62,9 @@ class AcpServices(Struct, frozen=True):
             raise login_needed(LOGIN_NEEDED)
 
     async def lacks_login(self) -> bool:
-        """Return whether the configured provider needs a login and there is none."""
+        """Return whether the configured provider needs a login and there is neither one nor a key that stands in."""
         status = await self.server.accounts.status()
-        return status.requires_openai_auth and status.method is None
+        return status.requires_openai_auth and not status.has_credentials
 
     async def stored_session(self, session_id: str) -> tuple[ConversationId, Path]:
         """Return the id and the file of a session that is listed. Raises RpcError."""
