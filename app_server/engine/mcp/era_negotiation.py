@@ -16,7 +16,6 @@ from app_server.engine.mcp import mcp_errors
 from app_server.engine.mcp.mcp_era import (
     LEGACY_VERSION,
     MODERN_VERSION,
-    McpEra,
     read_discovery,
     supported_versions,
     unknown_versions,
@@ -49,7 +48,7 @@ class EraNegotiation:
         named: tuple[str, ...] = ()
         if discover_first:
             named = await self._discover()
-            if self._link.era is McpEra.MODERN:
+            if self._link.is_modern:
                 return
         outcome = await self._exchange("initialize", {"protocolVersion": LEGACY_VERSION, **self._handshake})
         if outcome is None:
@@ -88,13 +87,13 @@ class EraNegotiation:
         """Ask the server for the revisions that it supports, and stay in the new era if it speaks it. Return the
         revisions that it named. Raises McpFailure if it requires a login.
         """
-        self._link.era, self._link.protocol_version = McpEra.MODERN, MODERN_VERSION
+        self._link.is_modern, self._link.protocol_version = True, MODERN_VERSION
         outcome = await self._exchange(DISCOVER, {})
         found = read_discovery(outcome.result) if isinstance(outcome, McpReply) else None
         if found is not None and MODERN_VERSION in found.versions:
             self._introduce(found.info, found.capabilities, MODERN_VERSION)
             return found.versions
-        self._link.era, self._link.protocol_version = McpEra.LEGACY, None
+        self._link.is_modern, self._link.protocol_version = False, None
         if isinstance(outcome, McpError):
             if mcp_errors.AUTH_REQUIRED in outcome.reason:
                 raise mcp_errors.McpFailure(mcp_errors.HANDSHAKE + outcome.reason)

@@ -19,7 +19,6 @@ from app_server.engine.mcp import input_rounds, mcp_errors
 from app_server.engine.mcp.era_negotiation import EraNegotiation
 from app_server.engine.mcp.mcp_era import (
     HEADERS_DIFFER,
-    McpEra,
     stamped,
 )
 from app_server.engine.mcp.mcp_transport import McpRequestFailed, McpSessionLost, McpTransport
@@ -84,8 +83,9 @@ class McpClient:
                 waiter.done.set()
 
     @property
-    def era(self) -> McpEra:
-        return self._link.era
+    def is_modern(self) -> bool:
+        """Whether the server is spoken to in the stateless era."""
+        return self._link.is_modern
 
     async def open(self, *, discover_first: bool = False) -> None:
         """Find the server's era, and introduce this client. Raises McpFailure."""
@@ -112,7 +112,7 @@ class McpClient:
         with limit.scope:
             self._limits.add(limit)
             try:
-                if self.era is McpEra.LEGACY:
+                if not self.is_modern:
                     return await self._result(method, params)
                 return await input_rounds.complete(
                     method,
@@ -133,7 +133,7 @@ class McpClient:
         if outcome is None:
             raise McpRequestFailed(f"{method} failed: {mcp_errors.TRANSPORT_CLOSED}")
         if isinstance(outcome, McpError):
-            if self.era is McpEra.MODERN and outcome.code == HEADERS_DIFFER:
+            if self.is_modern and outcome.code == HEADERS_DIFFER:
                 raise McpRequestFailed(f"{method} failed: {mcp_errors.TOOLS_CHANGED}", outcome.reason)
             failure = McpSessionLost if outcome.session_lost else McpRequestFailed
             raise failure(f"{method} failed: {outcome.reason}", code=outcome.code)
@@ -157,7 +157,7 @@ class McpClient:
         """Send a request and return its outcome; None if the connection closes first."""
         if self.closed.is_set():
             return None
-        if self.era is McpEra.MODERN:
+        if self.is_modern:
             params = stamped(params, self._info, self._questions.capabilities)
         key, self._next = self._next, self._next + 1
         waiter = self._waiters[key] = _Waiter()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from enum import Enum, auto
 from typing import Final
 
 from msgspec import Struct
@@ -33,17 +32,11 @@ _NAMED_SCHEMAS = frozenset({"properties", "patternProperties", "dependentSchemas
 """Keywords whose values are schemas by name."""
 _DATA = frozenset({"default", "examples", "const", "enum"})
 """Keywords whose values are no schemas."""
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_PLAIN = re.compile(r"(?:[!-~](?:[ -~]*[!-~])?)?")
-_ENCODED = re.compile(r"=\?base64\?.*\?=")
+# Patterns are compiled when used: a first turn needs none.
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_PLAIN = r"(?:[!-~](?:[ -~]*[!-~])?)?"
+_ENCODED = r"=\?base64\?.*\?="
 _FIRST_UNSAFE_INTEGER = 2**53
-
-
-class McpEra(Enum):
-    LEGACY = auto()
-    """With a handshake and, over HTTP, sessions."""
-    MODERN = auto()
-    """Stateless, from 2026-07-28 on."""
 
 
 class ServerDiscovery(Struct, frozen=True):
@@ -152,7 +145,7 @@ def _header_text(parameter: MirroredParameter, value: Json) -> str | None:
 
 def _header_value(text: str) -> str:
     """Return a text as it is sent in a header: what would not arrive unchanged is encoded."""
-    if not _PLAIN.fullmatch(text) or _ENCODED.fullmatch(text):
+    if not re.fullmatch(_PLAIN, text) or re.fullmatch(_ENCODED, text):
         try:
             text = f"=?base64?{base64.b64encode(text.encode()).decode('ascii')}?="
         except UnicodeEncodeError:
@@ -170,7 +163,7 @@ def mirrored_parameters(schema: Json) -> tuple[MirroredParameter, ...]:
         if not path:
             raise InvalidMark(f"`{_MARK}` is on what is no property of its arguments")
         where = ".".join(path)[:100]
-        if not isinstance(header, str) or not _TOKEN.fullmatch(header):
+        if not isinstance(header, str) or not re.fullmatch(_TOKEN, header):
             raise InvalidMark(f"`{_MARK}` of `{where}` is no name of a header")
         if node.get("type") not in ("string", "integer", "boolean"):
             raise InvalidMark(f"`{_MARK}` of `{where}` needs the type string, integer or boolean")

@@ -19,7 +19,6 @@ import anyio
 from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.engine.mcp import mcp_errors, streamable_http
 from app_server.engine.mcp.mcp_client import McpClient
-from app_server.engine.mcp.mcp_era import McpEra
 from app_server.engine.mcp.mcp_transport import McpRequestFailed, McpSessionLost, McpTransport
 from app_server.engine.mcp.rpc_messages import METHOD_NOT_FOUND
 from app_server.engine.mcp.runtime_interface import McpRuntime
@@ -45,8 +44,8 @@ class McpServer:
         self.introduction = ServerIntroduction()
         self._runtime = runtime
         self._client: McpClient | None = None
-        self._era = McpEra.LEGACY
-        """Era of the last connection, in which a restart begins."""
+        self._was_modern = False
+        """Whether the last connection was one of the stateless era, in which a restart then begins."""
         self._restarts = mcp_errors.RESTARTS
         """Number of restarts left until the server answers again."""
         self._wanted = anyio.Event()
@@ -169,7 +168,7 @@ class McpServer:
 
     async def _list_tools(self, client: McpClient) -> None:
         listed = await _listed_tools(client)
-        mirrors = client.era is McpEra.MODERN and isinstance(self.config.transport, McpHttpTransport)
+        mirrors = client.is_modern and isinstance(self.config.transport, McpHttpTransport)
         self.tools, self.notices = server_tools(self.config, listed, mirrors=mirrors)
         client.use_tools(self.tools)
 
@@ -178,7 +177,7 @@ class McpServer:
         says so of servers over HTTP.
         """
         over_http = isinstance(self.config.transport, McpHttpTransport)
-        return self._era is McpEra.MODERN or (over_http and self._runtime.discovers_first)
+        return self._was_modern or (over_http and self._runtime.discovers_first)
 
     def _roots(self) -> tuple[str, ...]:
         """Return the folders that are revealed to the server as roots: none if the server runs elsewhere."""
@@ -189,7 +188,7 @@ class McpServer:
         with anyio.move_on_after(self.config.startup_timeout_sec):
             try:
                 await client.open(discover_first=self._discovers_first())
-                self._era = client.era
+                self._was_modern = client.is_modern
                 if first:
                     self.introduction = client.introduction
                     await self._list_tools(client)

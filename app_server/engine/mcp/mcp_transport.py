@@ -11,7 +11,7 @@ from contextlib import suppress
 import anyio
 
 from app_server.engine.mcp import mcp_errors
-from app_server.engine.mcp.mcp_era import McpEra, MirroredParameter
+from app_server.engine.mcp.mcp_era import MirroredParameter
 from app_server.engine.mcp.rpc_messages import Incoming
 from app_server_protocol.encoding import Json
 
@@ -28,7 +28,8 @@ class McpTransport(ABC):
         self._outgoing, self._waiting = anyio.create_memory_object_stream[Json](mcp_errors.OUTGOING_QUEUE)
         self.protocol_version: str | None = None
         """Negotiated protocol version. None before the handshake."""
-        self.era = McpEra.LEGACY
+        self.is_modern = False
+        """Whether the server is spoken to in the stateless era, which begins with the revision 2026-07-28."""
         self.mirrored: Mapping[str, tuple[MirroredParameter, ...]] = {}
         """Parameters that headers repeat, by tool."""
         self.announces = False

@@ -27,7 +27,7 @@ from app_server.engine.http.interface import HttpFailure, HttpRequest, HttpRespo
 from app_server.engine.http.lazy_http import LazyHttp
 from app_server.engine.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.engine.mcp import mcp_errors
-from app_server.engine.mcp.mcp_era import McpEra, UnfitHeader, message_headers
+from app_server.engine.mcp.mcp_era import UnfitHeader, message_headers
 from app_server.engine.mcp.mcp_transport import McpTransport, OnMessage
 from app_server.engine.mcp.rpc_messages import McpError, encode, error_of_request, oversized, parse
 from app_server.engine.mcp.runtime_interface import McpRuntime
@@ -83,7 +83,7 @@ class HttpLink(McpTransport):
 
     @property
     def _in_session(self) -> bool:
-        return self._session is not None and self.era is McpEra.LEGACY
+        return self._session is not None and not self.is_modern
 
     async def _dispatch(self, on_message: OnMessage) -> None:
         async with anyio.create_task_group() as group:
@@ -99,7 +99,7 @@ class HttpLink(McpTransport):
                     scope = self._posts.pop(message["params"]["requestId"], None)
                     if scope is not None:
                         scope.cancel()
-                if self.era is McpEra.MODERN and not ("id" in message and "method" in message):
+                if self.is_modern and not ("id" in message and "method" in message):
                     continue
                 group.start_soon(self._post, message, on_message)
 
@@ -111,7 +111,7 @@ class HttpLink(McpTransport):
         reason = "the server ended its answer without answering"
         try:
             with scope:
-                repeated = message_headers(message, self.mirrored) if self.era is McpEra.MODERN else {}
+                repeated = message_headers(message, self.mirrored) if self.is_modern else {}
                 async with self._answered("POST", encode(message), repeated) as response:
                     reason = await self._read_messages(response, on_message, key) or reason
         except UnfitHeader as error:
@@ -173,7 +173,7 @@ class HttpLink(McpTransport):
         headers = {**self._headers, **repeated}
         if token is not None:
             headers["authorization"] = f"Bearer {token}"
-        if self._session is not None and self.era is McpEra.LEGACY:
+        if self._session is not None and not self.is_modern:
             headers[SESSION_HEADER] = self._session
         if self.protocol_version is not None:
             headers[VERSION_HEADER] = self.protocol_version
