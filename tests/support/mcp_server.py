@@ -1,6 +1,10 @@
-"""A small MCP server over stdio: `mcp_server.py [--die]`. A script of its own, which imports nothing of ours."""
+"""A small MCP server over stdio: `mcp_server.py [--die]`. A script of its own, which imports nothing of ours.
+
+With HINTS in its environment, a JSON object, it offers a tool for each member, whose annotations are the value.
+"""
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -10,6 +14,8 @@ TOOLS = [
     for name in ("echo", "fail", "hang", "ask")
 ]
 TOOLS.append({"name": "change", "description": "Changes something", "inputSchema": TEXT})
+for name, hints in json.loads(os.environ.get("HINTS", "{}")).items():
+    TOOLS.append({"name": name, "inputSchema": TEXT} | ({} if hints is None else {"annotations": hints}))
 NOTE = {"uri": "notes://one", "name": "one", "mimeType": "text/plain"}
 
 
@@ -37,6 +43,8 @@ def call(id: Any, name: str, arguments: dict[str, Any]) -> None:
             send(id=id, result=text(f"{said['action']} {said.get('content')}"))
         case "hang":
             pass
+        case hinted if hinted.startswith("hinted"):
+            send(id=id, result=text(f"{hinted} ran"))
         case _:
             send(id=id, error={"code": -32602, "message": f"no tool {name}"})
 

@@ -2,6 +2,7 @@
 meaning of an answer, in all APIs.
 """
 
+import json
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -208,6 +209,53 @@ async def test_clients_may_be_asked_as_by_the_model(
         assert outcomes(w) == [outcome, outcome]
         assert len(notified(w, INQUIRY)) == 1 + again
         assert not notified(w, ELICITATION)
+
+
+# --- hints, policies and APIs together
+HINTED: dict[str, tuple[Json, bool]] = {
+    "hinted_none": (None, True),
+    "hinted_reader": ({"readOnlyHint": True}, False),
+    "hinted_open_reader": ({"readOnlyHint": True, "openWorldHint": True}, False),
+    "hinted_no_reader": ({"readOnlyHint": False}, True),
+    "hinted_destructive": ({"destructiveHint": True}, True),
+    "hinted_not_destructive": ({"destructiveHint": False}, True),
+    "hinted_closed": ({"openWorldHint": False}, True),
+    "hinted_harmless": ({"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}, False),
+}
+"""Hints by tool, and whether the user is asked about the tool."""
+
+ASKING = {"v1": "elicitationRequest", "v2": ELICITATION, "acp": "session/request_permission"}
+
+
+@pytest.mark.parametrize("policy", ["untrusted", "on-failure", "on-request", "never"])
+@pytest.mark.parametrize("api", ASKING)
+async def test_hints_decide_under_every_policy_in_every_api(world: MakeWorld, api: str, policy: str) -> None:
+    hints = json.dumps({tool: given for tool, (given, _) in HINTED.items()})
+    tables = table("notes", env=f"{{ HINTS = {json.dumps(hints)} }}")
+    replies = [reply(*(calls(f"mcp__notes__{tool}", {}, tool) for tool in HINTED)), reply(says("ok"))]
+    config = {"approval_policy": policy, "sandbox_mode": "read-only"}
+    able: Json = {"elicitation": True} if api == "v1" else None
+    async with world(*replies, tables=tables, config=config, capabilities=able, acp=api == "acp") as w:
+        if api == "acp":
+            editor, session = await opened(w)
+            editor.permit(*["allow_once"] * len(HINTED))
+            assert await editor.ends(session) == "end_turn"
+            asked = {each["toolCall"]["toolCallId"] for each in notified(w, ASKING[api])}
+        else:
+            w.client.decide(ASKING[api], ACCEPTS)
+            if api == "v1":
+                await w.client.turn(await w.open())
+            else:
+                await say(w.client, await start(w.client))
+            questions = [each["message"] for each in notified(w, ASKING[api])]
+            asked = {tool for tool in HINTED if any(f'"{tool}"' in each for each in questions)}
+        outputs = w.model.requests[1].outputs()
+    expected = {tool for tool, (_, is_asked) in HINTED.items() if is_asked}
+    assert asked == (set() if policy == "never" else expected)
+    ran = {tool for tool in HINTED if f"{tool} ran" in outputs[tool]}
+    refused = expected - ({"hinted_none"} if api == "v1" else set()) if policy == "never" else set()
+    assert ran == HINTED.keys() - refused
+    assert all(NEVER in outputs[tool] for tool in refused)
 
 
 # --- the conversation API
