@@ -22,7 +22,7 @@ from app_server.engine.config.config_values import OPENAI, Config, OtelExporter
 from app_server.engine.engine import Engine, EngineServices
 from app_server.engine.http.address import network_settings
 from app_server.engine.mcp.mcp_manager import McpManager
-from app_server.engine.mcp.runtime_interface import McpRuntime
+from app_server.engine.mcp.runtime_interface import DISCOVERS_FIRST, McpRuntime
 from app_server.engine.model import available_providers, discovery
 from app_server.engine.model.known_models import KnownModels
 from app_server.engine.model.model_client import ModelClient, Pacing
@@ -202,7 +202,7 @@ class EngineAdapters:
             cwd=str(config.cwd),
             runner=self._runner,
             version=PROTOCOL_VERSION,
-            discovers_first=config.features.enabled("mcp_2026_07_28"),
+            discovers_first=config.features.enabled(DISCOVERS_FIRST),
             tokens=self._mcp_tokens.get,
         )
 

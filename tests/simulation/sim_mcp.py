@@ -1,5 +1,5 @@
 """An MCP server of a simulated world: it starts late or never, answers, fails, asks the user, hangs, and dies during
-any of these.
+any of these. It speaks one of the two eras of MCP; after a restart that may be the other one.
 """
 
 import json
@@ -21,7 +21,11 @@ TOOL = {
     "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
     "annotations": {"readOnlyHint": True},
 }
-ASKED = {"type": "object", "properties": {"project": {"type": "string"}}}
+QUESTION = {
+    "message": "Which project?",
+    "requestedSchema": {"type": "object", "properties": {"project": {"type": "string"}}},
+}
+MODERN = "2026-07-28"
 
 
 class _Dies(Exception):
@@ -65,6 +69,8 @@ class SimService:
     _asked: dict[str, anyio.Event] = field(default_factory=dict)
     _received: list[Json] = field(default_factory=list)
     _some: anyio.Event = field(default_factory=anyio.Event)
+    _is_modern: bool | None = None
+    """Whether it speaks the revision 2026-07-28 alone; None until its first message."""
 
     @property
     def stdin(self) -> "SimService":
@@ -133,7 +139,17 @@ class SimService:
 
     async def _answer(self, request: Json) -> None:
         id = request["id"]
+        if self._is_modern is None:
+            self._is_modern = self._drawn("era of an MCP server", ("old", "new")) == "new"
         match request["method"]:
+            case "initialize" if self._is_modern:
+                data = {"supported": [MODERN]}
+                self.stdout.write({"id": id, "error": {"code": -32022, "message": "too old", "data": data}})
+            case "server/discover" if self._is_modern:
+                await self._start()
+                self.stdout.write(
+                    {"id": id, "result": {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}}
+                )
             case "initialize":
                 await self._start()
                 info = {"name": "notes", "version": "1"}
@@ -143,7 +159,11 @@ class SimService:
             case "tools/list":
                 self.stdout.write({"id": id, "result": {"tools": [TOOL]}})
             case "tools/call":
-                await self._call(id, request["params"]["arguments"].get("text", ""))
+                text = request["params"]["arguments"].get("text", "")
+                if "inputResponses" in request["params"]:
+                    self._finish(id, text)
+                else:
+                    await self._call(id, text)
             case "ping":
                 self.stdout.write({"id": id, "result": {}})
             case _:
@@ -171,18 +191,33 @@ class SimService:
                 raise _Dies
             case "hangs":
                 await self._last(math.inf)
+            case "asks" | "asks and dies" if self._is_modern:
+                await self._require_input(id, dies=kind == "asks and dies")
+                return
             case "asks":
                 await self._ask(id)
             case "asks and dies":
                 await self._ask(id, dies=True)
+        self._finish(id, text)
+
+    def _finish(self, id: Json, text: str) -> None:
         self.stdout.write({"id": id, "result": {"content": [{"type": "text", "text": text}]}})
+
+    async def _require_input(self, id: Json, *, dies: bool) -> None:
+        self.commands.model.note("an MCP server asked the user")
+        form = {"method": "elicitation/create", "params": QUESTION}
+        self.stdout.write(
+            {"id": id, "result": {"resultType": "input_required", "inputRequests": {"one": form}}}
+        )
+        if dies:
+            await anyio.sleep(0.2)
+            raise _Dies
 
     async def _ask(self, id: Json, *, dies: bool = False) -> None:
         self.commands.model.note("an MCP server asked the user")
         question = f"ask-{id}"
         answered = self._asked[question] = anyio.Event()
-        params = {"message": "Which project?", "requestedSchema": ASKED}
-        self.stdout.write({"id": question, "method": "elicitation/create", "params": params})
+        self.stdout.write({"id": question, "method": "elicitation/create", "params": QUESTION})
         if dies:
             await anyio.sleep(0.2)
             raise _Dies

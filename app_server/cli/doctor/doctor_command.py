@@ -43,7 +43,7 @@ from app_server.engine.config.settings_service import load_config
 from app_server.engine.hooks import hook_files, hook_notice, hook_presence
 from app_server.engine.http.lazy_http import LazyProviderHttp
 from app_server.engine.mcp.mcp_manager import McpManager
-from app_server.engine.mcp.runtime_interface import McpRuntime
+from app_server.engine.mcp.runtime_interface import DISCOVERS_FIRST, McpRuntime
 from app_server.engine.model.discovery import Discovery
 from app_server.engine.model.served_models import ModelsUnknown, ServedModels
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
@@ -287,6 +287,7 @@ class _Configured(Struct, frozen=True):
             cwd=str(self.config.cwd),
             runner=self.runner,
             version=own_user_agent(self.settings.environment).version,
+            discovers_first=self.config.features.enabled(DISCOVERS_FIRST),
         )
         checks = await check_mcp_servers(McpManager(MappingProxyType(asked), lambda: runtime))
         left = configured.keys() - asked.keys()

@@ -6,7 +6,7 @@ This module is loaded even if no server is configured.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -17,6 +17,10 @@ from app_server_protocol.values import Redacted
 if TYPE_CHECKING:
     from app_server.engine.auth.mcp_tokens import McpTokenSource
     from app_server.engine.sandbox.exec.command_runner import CommandRunner
+
+
+DISCOVERS_FIRST: Final = "mcp_2026_07_28"
+"""Feature with which connections over HTTP begin with `server/discover`."""
 
 
 class ElicitationRequest(Struct, frozen=True):
