@@ -125,6 +125,7 @@ LEVELS: tuple[set[str], ...] = (
     },
     {
         "app_server.engine.approvals",
+        "app_server.engine.checkpoints",
         "app_server.engine.context",
         "app_server.engine.mcp",
         "app_server.engine.storage",
@@ -234,6 +235,10 @@ USES_LEGACY_EVENTS = (
 EFFECTS = {"anyio", "asyncio", "httpcore2", "httpx2", "socket", "subprocess"}
 
 PURE = (
+    "app_server.engine.checkpoints.attribution",
+    "app_server.engine.checkpoints.history",
+    "app_server.engine.checkpoints.merge",
+    "app_server.engine.checkpoints.plan",
     "app_server.server.apis.acp.permission_requests",
     "app_server.server.apis.acp.tool_call_views",
     "app_server.server.apis.acp.acp_client",
@@ -487,6 +492,7 @@ OPENS_FILES = {
     "app_server.engine.support.rooted_fs": "the opener",
     "app_server.cli.batch": "a folder that the user named for results, checkouts of its own, files of the command line",
     "app_server.client.write_sync": "a tool for building",
+    "app_server.engine.checkpoints.kept_files": "a folder in the home that is the user's alone",
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
     "app_server.engine.approvals.exec_policy": "rules in the home, from the folder that was opened",
     "app_server.engine.model.catalogue": "the file of models of the package",
@@ -544,7 +550,7 @@ READS_FOR_OTHERS = {
     "app_server.engine.workspace.files.walk": "searches of clients, and of a program in the sandbox",
     "app_server.engine.workspace.git.ghost": "objects that a snapshot wrote",
     "app_server.engine.workspace.git.repository": "where a repository is; commit and branch for lists",
-    "app_server.engine.workspace.git.restore": "an undo, whose snapshot has nothing that was hidden",
+    "app_server.engine.checkpoints": "restores, to contents that were not hidden; what is hidden is not copied",
     "app_server.engine.workspace.git.safe_directories": "git settings of the user",
     "app_server.engine.workspace.git.worktree_files": "files of a snapshot, by its walk; the diff to a remote for "
     "clients",

@@ -74,7 +74,6 @@ from app_server.engine.tools.registry import RESERVED_NAMES
 from app_server.engine.tools.terminals import Terminals
 from app_server.engine.tools.tool_base import ApprovalServices, ClockAndIds, CommandServices
 from app_server.engine.turn.outbox import Outbox, Transcript
-from app_server.engine.workspace.git.ghost import Snapshots
 from app_server.engine.workspace.git.repository import read_git_info
 from app_server_protocol.engine.events import McpServerStateChanged
 from app_server_protocol.engine.notices import DeprecationNotice, WarningNotice
@@ -86,6 +85,7 @@ from app_server_protocol.rollout import PAGINATED, SessionMetaLine, utc_timestam
 from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
+    from app_server.engine.checkpoints.service import Checkpoints
     from app_server.engine.context.skills.skill_catalog import SkillCatalog
     from app_server.engine.storage.rollout_reader import StoredConversation
 
@@ -99,7 +99,7 @@ class EngineServices(Struct, frozen=True, kw_only=True):
 
     process: ProcessEnvironment
     runner: CommandRunner
-    snapshots: Snapshots
+    checkpoints: Lazy[Checkpoints]
     skills: Lazy[SkillCatalog]
     model: Callable[[Config, ConversationTelemetry, ActiveClient], ModelClient]
     known_models: KnownModels
@@ -323,7 +323,7 @@ def assemble_session(
         elicitations=elicitations,
         reports=Reports(telemetry, engine.turn_completed(config, caller, ConversationId(conversation.id))),
         sources=_clock_and_ids(engine.process),
-        snapshots=engine.snapshots,
+        checkpoints=engine.checkpoints,
         home=HomeFiles(SharedMessages(MessageHistory(home, config.history)), engine.skills),
     )
     telemetry.conversation_starts(config)

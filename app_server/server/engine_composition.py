@@ -17,6 +17,7 @@ from app_server import PROTOCOL_VERSION
 from app_server.engine.auth import mcp_tokens, oauth_http
 from app_server.engine.auth.auth_manager import AuthManager
 from app_server.engine.auth.credentials import AuthMethod
+from app_server.engine.checkpoints import service
 from app_server.engine.client_context import ActiveClient, ClientContext
 from app_server.engine.config.config_values import OPENAI, Config, OtelExporter
 from app_server.engine.engine import Engine, EngineServices
@@ -44,7 +45,6 @@ from app_server.engine.telemetry.telemetry_events import (
     open_export,
 )
 from app_server.engine.tools.registry import BUILTIN_NAMES
-from app_server.engine.workspace.git.ghost import Snapshots
 from app_server.engine.workspace.git.run_git import Git
 from app_server_protocol.engine.events import McpServerStateChanged
 from app_server_protocol.ids import ConversationId
@@ -282,7 +282,7 @@ def assemble(
     services = EngineServices(
         process=process,
         runner=runner,
-        snapshots=Snapshots(git),
+        checkpoints=Lazy(lambda: service.Checkpoints(git, process.new_conversation_id, process.wall_clock)),
         skills=skills,
         model=models.of,
         known_models=known,

@@ -53,7 +53,7 @@ _ALL = (
     _experimental("experimental_sandbox_command_assessment"),
     _experimental(
         "ghost_commit",
-        "snapshots of the working tree before the first call of a turn and at its end, for undoing it",
+        "checkpoints: what turns change in files is recorded, so that it can be taken back",
         default=True,
     ),
     _experimental("enable_experimental_windows_sandbox"),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from app_server.engine.context.custom_prompts import FOLDER, discover_prompts
 from app_server.engine.context.environment_context import environment_change
 from app_server.engine.model.model_facts import tier_in_force
-from app_server.engine.session import review, session_commands, user_shell
+from app_server.engine.session import review, session_commands, undo, user_shell
 from app_server.engine.session.compaction import CompactTask
 from app_server.engine.session.goal_turns import goal_words, turn_begins
 from app_server.engine.session.modes import mode_message, told_mode
@@ -25,7 +25,6 @@ from app_server.engine.session.system_prompt import prompt_message, told_prompt
 from app_server.engine.session.tasks import SessionTask, TaskRunner
 from app_server.engine.session.turn_context import context_line
 from app_server.engine.session.turn_control import TurnControl
-from app_server.engine.session.undo import UndoTask, refuse_undo
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ConversationError
 from app_server.engine.support.worker_threads import run_in_thread
@@ -99,10 +98,10 @@ def _task(
         case session_commands.Compact():
             return CompactTask(tasks.turn(pending))
         case session_commands.Undo() if tasks.active is not None:
-            refuse_undo(tasks.services, pending.id)
+            undo.refuse_undo(tasks.services, pending.id)
             return None
-        case session_commands.Undo():
-            return UndoTask(tasks.turn(pending))
+        case session_commands.Undo(back=back):
+            return undo.UndoTask(tasks.turn(pending), back=back)
         case session_commands.Review():
             task = review.ReviewTask(tasks.turn(pending), command.request)
             for turn_input in pending.steered:

@@ -10,6 +10,7 @@ import anyio
 
 from app_server.engine.context.history import message_text
 from app_server.engine.model.prompt import Prompt, ToolSpec
+from app_server.engine.session.checkpoint import TurnCheckpoint
 from app_server.engine.session.compaction import compact
 from app_server.engine.session.goal_turns import count_reply
 from app_server.engine.session.head import gone_tools
@@ -20,7 +21,6 @@ from app_server.engine.session.session_services import TurnContext
 from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.text_call_notice import warn_of_written_call
 from app_server.engine.session.turn_context import model_call, offered_tools, shape_of, tool_turn_of
-from app_server.engine.session.undo import TurnSnapshot
 from app_server.engine.session.user_input import check_schema
 from app_server.engine.support.engine_errors import ContextWindowExceeded, CoreError
 from app_server.engine.support.worker_threads import run_in_thread
@@ -51,8 +51,9 @@ class RegularTask(SessionTask, TurnStrategy):
         super().__init__(turn)
         self._opening, self._wishes = turn_input, wishes
         self._shape = shape_of(turn, sends_chosen_effort=wishes.sends_chosen_effort)
-        self._snapshot = TurnSnapshot(turn)
+        self._snapshot = TurnCheckpoint(turn, turn_input, ghost_commits=wishes.ghost_commits)
         self._tool_turn = tool_turn_of(turn, self._shape, relative_diff=wishes.relative_diff)
+        self._tool_turn.changes = self._snapshot
         self._tool_turn.strictness = Strictness(wishes.checks_pictures, wishes.refuses_silent_tools)
         if wishes.goals and turn.services.conversation.rollout_path is not None:
             self._tool_turn.goals = turn.services.state.goals

@@ -51,6 +51,8 @@ class ApiBehaviour(Struct, frozen=True, kw_only=True):
     """Whether an effort that the user chose is sent to any model."""
     checks_pictures: bool = True
     """Whether pictures with wrong checksums are left out."""
+    ghost_commits: bool = False
+    """Whether a turn leaves commits of the working tree in the repository and in the history, as codex 0.58 does."""
     refuses_silent_tools: bool = True
     """Whether, if no user can be asked, tools of MCP servers that give no hints fail unless the turn has full
     access.
@@ -103,7 +105,10 @@ class Compact(Struct, frozen=True):
 
 
 class Undo(Struct, frozen=True):
-    """Revert the changes of the last turn in the working tree. Refused during a turn, which continues."""
+    """Put the files back to the time before the last turn that changed some. Refused during a turn, which continues."""
+
+    back: bool = False
+    """Whether the last undo is taken back instead."""
 
 
 class Review(Struct, frozen=True):

@@ -27,13 +27,13 @@ from app_server.engine.tools.tool_base import ApprovalServices, ClockAndIds, Com
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.engine.turn.outbox import Outbox, Transcript
 from app_server.engine.turn.token_counts import TokenCounts
-from app_server.engine.workspace.git.ghost import Snapshots
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.responses import ResponseItem
 
 if TYPE_CHECKING:
+    from app_server.engine.checkpoints.service import Checkpoints
     from app_server.engine.context.skills.skill_catalog import SkillCatalog
     from app_server.engine.model.known_models import KnownModels
     from app_server.engine.model.model_facts import ModelFacts
@@ -178,7 +178,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     elicitations: Elicitations
     reports: Reports
     sources: ClockAndIds
-    snapshots: Snapshots
+    checkpoints: Lazy[Checkpoints]
     home: HomeFiles
 
 

@@ -1,56 +1,46 @@
-"""Undo: a turn takes snapshots of the working tree before its first call and at its end; an undo reverts the changes of
-the last turn, which uses up its snapshot.
+"""Undo: puts the files back to the time before the last turn that changed some, or takes back the last undo.
 
-A turn that calls no tool takes no snapshot. Neither does a turn that may write nothing: under a read-only policy, files
-change only by actions that the user approves one by one. Tools wait for the first snapshot.
+It is a restore of `engine.checkpoints` like any other: what only the user wrote stays, and is named. The user has asked
+for the whole turn, so changes during its commands, of which nobody knows the author, are taken back, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import anyio
 
 from app_server.engine.session.session_services import SessionServices, TurnContext
 from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.turn_context import shape_of
-from app_server.engine.support.engine_errors import GitError
+from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.turn.emitter import OperationEmitter
-from app_server.engine.turn.outbox import Emits, Transcript
-from app_server.engine.workspace.git import restore
-from app_server.engine.workspace.git.ghost import NOT_A_REPOSITORY, SnapshotUnavailable, TakenSnapshot
 from app_server.engine.workspace.git.repository import find_repository
 from app_server_protocol.engine.events import TurnKind
-from app_server_protocol.engine.notices import ProgressNotice, UndoCompleted, UndoStarted, WarningNotice
-from app_server_protocol.policy import ReadOnly
-from app_server_protocol.responses import (
-    CustomToolCall,
-    FunctionCall,
-    GhostCommit,
-    GhostSnapshot,
-    LocalShellCall,
-    ResponseItem,
-)
+from app_server_protocol.engine.notices import UndoCompleted, UndoStarted
 
 if TYPE_CHECKING:
-    from app_server.engine.workspace.git.restore import Undone
+    from app_server.engine.checkpoints.carry_out import Restored
+    from app_server.engine.checkpoints.history import RecordedChanges, Span
 
-
-SHORT_ID = 7
-"""Length of a commit id that is shown to a person, in digits."""
 MOST_NAMED = 20
 """Maximum number of files that one message names."""
-
 STARTED = UndoStarted(message="Undo in progress...")
+NOTHING = "Nothing to undo: no change of files by the agent is recorded."
+NOTHING_BACK = "Nothing to take back: there was no undo, or it was taken back already."
 
 
 class UndoTask(SessionTask):
     """An undo that the user requested."""
 
     kind = TurnKind.UNDO
+
+    def __init__(self, turn: TurnContext, *, back: bool = False) -> None:
+        """`back`: take back the last undo."""
+        super().__init__(turn)
+        self._back = back
 
     async def run(self) -> str | None:
         emitter = self.turn.emitter
@@ -64,46 +54,50 @@ class UndoTask(SessionTask):
 
     async def _undo(self) -> UndoCompleted:
         services = self.turn.services
-        folder = Path(services.commands.roots.real(self.turn.settings.cwd))
-        if (busy := await self._busy(folder)) is not None:
+        checkpoints, thread = services.checkpoints.get(), services.conversation.id
+        recorded = await checkpoints.recorded(thread)
+        if (busy := await self._busy(recorded)) is not None:
             return UndoCompleted(success=False, message=busy)
-        while (commit := self._newest()) is not None:
-            try:
-                undone = await restore.undo_turn(services.snapshots.git, folder, commit)
-            except GitError as error:
-                message = f"Failed to restore snapshot {commit.id[:SHORT_ID]}: {error}"
-                return UndoCompleted(success=False, message=message)
-            if undone.restored or not undone.kept:
-                self._use_up(commit)
-            if undone.restored or undone.kept:
-                return _completed(commit, undone)
-        return UndoCompleted(success=False, message="No ghost snapshot available to undo.")
+        try:
+            for span in _candidates(recorded, back=self._back):
+                preview = await checkpoints.preview(thread, span.id, uncertain=True)
+                if preview.plan.files:
+                    restored = await checkpoints.restore(thread, span.id, uncertain=True)
+                    return _completed(restored, self._shown)
+        except CoreError as error:
+            return UndoCompleted(success=False, message=f"Nothing was undone: {error}")
+        return UndoCompleted(success=False, message=NOTHING_BACK if self._back else NOTHING)
 
-    async def _busy(self, folder: Path) -> str | None:
+    async def _busy(self, recorded: RecordedChanges) -> str | None:
         """Return the reason why an undo is impossible now; None if it is possible. The user asked for it, so snapshots
         are tried again even if one was slow.
         """
-        repository = await run_in_thread(find_repository, folder)
-        root = folder if repository is None else repository.root
-        if self.turn.services.snapshots.try_again(root):
-            return "Nothing was undone: the last turns had no snapshot. The next turn takes one again."
-        if self.turn.services.commands.runner.runs_in(str(root)):
-            return f"Nothing was undone: a command runs in {root}. Undo again when it has ended."
+        services = self.turn.services
+        roots = {
+            services.commands.roots.real(self.turn.settings.cwd),
+            *(span.root for span in recorded.spans),
+        }
+        for folder in sorted(root for root in roots if root):
+            repository = await run_in_thread(find_repository, Path(folder))
+            root = Path(folder) if repository is None else repository.root
+            if services.checkpoints.get().snapshots.try_again(root):
+                return "Nothing was undone: the last turns had no snapshot. The next turn takes one again."
+            if services.commands.runner.runs_in(str(root)):
+                return f"Nothing was undone: a command runs in {root}. Undo again when it has ended."
         return None
 
-    def _newest(self) -> GhostCommit | None:
-        items = reversed(self.turn.services.state.history.items)
-        return next((item.ghost_commit for item in items if isinstance(item, GhostSnapshot)), None)
+    def _shown(self, path: str) -> str:
+        """Return a path relative to the working directory, if it is in it."""
+        cwd = self.turn.services.commands.roots.real(self.turn.settings.cwd)
+        return os.path.relpath(path, cwd) if path.startswith(cwd.rstrip("/") + "/") else path
 
-    def _use_up(self, commit: GhostCommit) -> None:
-        """Remove the snapshot from the history: its entries from the start and from the end of the turn."""
-        history = self.turn.services.state.history
-        used = [
-            each
-            for each in history.items
-            if isinstance(each, GhostSnapshot) and each.ghost_commit.id == commit.id
-        ]
-        history.replace([item for item in history.items if item not in used])
+
+def _candidates(recorded: RecordedChanges, *, back: bool) -> Sequence[Span]:
+    """Return the turns or restores that may be taken back, newest first."""
+    if not back:
+        return recorded.undoable()
+    restore = recorded.newest_restore()
+    return () if restore is None else (restore,)
 
 
 def refuse_undo(services: SessionServices, operation_id: str) -> None:
@@ -114,118 +108,28 @@ def refuse_undo(services: SessionServices, operation_id: str) -> None:
     emitter.emit(UndoCompleted(success=False, message=message))
 
 
-def _completed(commit: GhostCommit, undone: Undone) -> UndoCompleted:
-    short = commit.id[:SHORT_ID]
-    said = [f"Undo restored snapshot {short}." if undone.restored else "Nothing was undone."]
-    if undone.kept:
-        said.append(f"Kept as they are, because they were changed since: {_named(undone.kept)}.")
-    if commit.turn is not None and undone.restored:
-        if commit.turn.nested_repositories:
-            said.append(f"Nested repositories are left alone: {_named(commit.turn.nested_repositories)}.")
-        if commit.turn.after is not None:
-            said.append(f"What was taken back is in commit {commit.turn.after[:SHORT_ID]}.")
-    return UndoCompleted(success=bool(undone.restored), message=" ".join(said))
+def _completed(restored: Restored, shown: Callable[[str], str]) -> UndoCompleted:
+    changed = [each for each in restored.files if each.writes]
+    kept = [
+        shown(each.path) for each in restored.files if not each.writes and each.path not in restored.failed
+    ]
+    count = "1 file" if len(changed) == 1 else f"{len(changed)} files"
+    said = [
+        f"{count} restored: {_named(shown(each.path) for each in changed)}."
+        if changed
+        else "Nothing was undone."
+    ]
+    if kept:
+        said.append(f"Kept as they are, because they were changed since: {_named(kept)}.")
+    if restored.failed:
+        failed = (f"{shown(path)} ({why})" for path, why in restored.failed.items())
+        said.append(f"Not restored: {_named(failed)}.")
+    if restored.nested and changed:
+        said.append(f"Nested repositories are left alone: {_named(restored.nested)}.")
+    return UndoCompleted(success=bool(changed), message=" ".join(said))
 
 
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-FEATURE = "ghost_commit"
-
-
-class TurnSnapshot:
-    """The snapshots of one turn."""
-
-    def __init__(self, turn: TurnContext) -> None:
-        self._turn = turn
-        self.policy = turn.settings.sandbox_policy
-        self._taking = anyio.Lock(fast_acquire=True)
-        self._asked = FEATURE not in turn.services.conversation.config.features.names
-        self._looked = False
-        """Whether this turn has looked for a repository."""
-        self._taken: TakenSnapshot | None = None
-        self._recorded = False
-
-    async def begin(self) -> None:
-        """Warn the client at once if no turn can be undone, because there is no repository. A conversation looks for
-        the repository once before the model's answer. Its later turns do not wait for that: they look before their
-        first call.
-        """
-        cwd, shown_once = self._turn.settings.cwd, self._turn.services.commands.shown_once
-        looked = f"repository of {cwd}"
-        if looked not in shown_once:
-            shown_once.add(looked)
-            await self._look()
-
-    async def before_call(self) -> None:
-        """Take the snapshot, once, before a tool may change files."""
-        if self._asked or isinstance(self.policy, ReadOnly):
-            return
-        async with self._taking:
-            if not self._looked:
-                await self._look()
-            if not self._asked:
-                await self._take()
-                self._asked = True
-
-    def record_taken(self) -> None:
-        """Add the snapshot to the history, once, if there is one."""
-        if self._taken is not None and not self._recorded:
-            self._recorded = True
-            self._turn.record(GhostSnapshot(ghost_commit=self._taken.commit))
-
-    async def finish(self) -> None:
-        """Take the second snapshot, and record the first in the history again, with the state at the turn's
-        end added.
-        """
-        if self._taken is not None:
-            self.record_taken()
-            done = await self._turn.services.snapshots.finish(self._taken, self._turn.services.sources.now())
-            if done is not None:
-                self._turn.record(GhostSnapshot(ghost_commit=done))
-
-    def ahead_of_calls(self) -> Transcript:
-        """Return a transcript that records the snapshot before any call, even if a reply broke off and its calls are
-        kept for the next attempt.
-        """
-        return _SnapshotFirst(self._turn.services.state.transcript, self)
-
-    async def _look(self) -> None:
-        self._looked = True
-        if not self._asked and await run_in_thread(find_repository, self._folder()) is None:
-            self._asked = True
-            self._tell(SnapshotUnavailable(NOT_A_REPOSITORY))
-
-    async def _take(self) -> None:
-        services, settings = self._turn.services, self._turn.settings
-        commands = services.commands
-        may_read = commands.may_read(self.policy, settings.cwd)
-        outcome = await services.snapshots.take(self._folder(), services.sources.now(), may_read)
-        if isinstance(outcome, SnapshotUnavailable):
-            self._tell(outcome)
-        else:
-            self._taken = outcome
-
-    def _folder(self) -> Path:
-        return Path(self._turn.services.commands.roots.real(self._turn.settings.cwd))
-
-    def _tell(self, outcome: SnapshotUnavailable) -> None:
-        # One notice is enough for a conversation.
-        message, shown_once = outcome.message, self._turn.services.commands.shown_once
-        if message not in shown_once:
-            shown_once.add(message)
-            event = WarningNotice if outcome.is_warning else ProgressNotice
-            self._turn.emitter.emit(event(message=message))
-
-
-class _SnapshotFirst(Transcript):
-    def __init__(self, transcript: Transcript, snapshot: TurnSnapshot) -> None:
-        super().__init__(transcript.history, transcript.outbox)
-        self._snapshot = snapshot
-
-    def record(self, emitter: Emits, items: Sequence[ResponseItem]) -> None:
-        if any(isinstance(item, FunctionCall | CustomToolCall | LocalShellCall) for item in items):
-            self._snapshot.record_taken()
-        super().record(emitter, items)
+def _named(names: Iterable[str]) -> str:
+    listed = [name.encode("utf-8", "replace").decode() for name in names]
+    more = len(listed) - MOST_NAMED
+    return ", ".join(listed[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -63,7 +63,8 @@ class DynamicTool:
         )
         turn.items.start(item)
         began = turn.sources.clock()
-        answer = await turn.approvals.questions.ask(call.call_id, lambda: turn.emit(question))
+        async with turn.changes.command():
+            answer = await turn.approvals.questions.ask(call.call_id, lambda: turn.emit(question))
         if not isinstance(answer, ToolCallAnswer):
             answer = ToolCallAnswer(False, (InputText(text=NO_ANSWER),))
         parts = await run_in_thread(bounded, answer.content)

@@ -6,6 +6,7 @@ Each request is an item; if the turn is interrupted, the end of the turn ends th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 
 from app_server.engine.mcp.mcp_errors import McpFailure
@@ -96,7 +97,8 @@ async def _call_server(call: ToolCall, turn: ToolContext) -> ToolOutput:
     ):  # a call whose arguments are neither fails without a question
         refused = await refusal(call.call_id, tool, call.name, arguments, turn)
     if refused is None:
-        outcome = await turn.mcp.requests.call(call.name, arguments)
+        async with nullcontext() if item.read_only_hint else turn.changes.command():
+            outcome = await turn.mcp.requests.call(call.name, arguments)
     else:
         outcome = McpCallOutcome(None, refused, turn.sources.clock() - began)
     turn.items.complete(finished_item(item, outcome.seconds, outcome.event_result()))

@@ -173,13 +173,16 @@ class CommandApproval:
 
     async def _run(self, execute: Callable[[CommandSpec], Awaitable[Ran]], plan: SandboxPlan | None) -> Ran:
         self._turn.emit(CommandRunning(self._command.call_id))
-        editor = self._turn.commands.editor
-        if editor is None:
+        if plan is not None and not plan.written:
             return await execute(self._spec(plan))
-        if self._command.source is CommandSource.TERMINAL:
-            editor.changes.open_end()
-        with editor.changes.span():
-            return await execute(self._spec(plan))
+        lasts, editor = self._command.source is CommandSource.TERMINAL, self._turn.commands.editor
+        async with self._turn.changes.command(lasts=lasts):
+            if editor is None:
+                return await execute(self._spec(plan))
+            if lasts:
+                editor.changes.open_end()
+            with editor.changes.span():
+                return await execute(self._spec(plan))
 
     @property
     def _approval(self) -> AskForApproval:

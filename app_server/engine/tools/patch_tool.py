@@ -103,7 +103,8 @@ class PatchFlow(Struct, frozen=True):
         turn.diffs.record(plan)
         turn.emit(PatchWriting(item, asked=approved))
         try:
-            result = await self._write_planned(planned, allowed, approved)
+            async with turn.changes.patch(plan):
+                result = await self._write_planned(planned, allowed, approved)
         except (CoreError, ToolFailure, OSError) as error:
             turn.items.complete(replace(item, status=ItemStatus.FAILED, stderr=str(error)))
             raise ToolFailure(str(error)) from error

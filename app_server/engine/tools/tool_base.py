@@ -7,7 +7,7 @@ other exception is a bug: `runtime` logs it, reports a failure to the model, and
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -132,6 +132,20 @@ class EditorAccess(Struct, frozen=True):
     changes: DiskChanges
 
 
+class ChangeLog:
+    """Records what changes files in a turn. This one records nothing."""
+
+    def command(self, *, lasts: bool = False) -> AbstractAsyncContextManager[None]:
+        """Return the context in which a command runs. `lasts`: it may run on afterwards."""
+        return nullcontext()
+
+    def patch(self, plan: PatchPlan) -> AbstractAsyncContextManager[None]:
+        """Return the context in which a patch is written."""
+        return nullcontext()
+
+
+NOT_RECORDED: Final = ChangeLog()
+
 ClientQuestions = PendingAnswers[str, ToolCallAnswer | UserInputAnswer | McpCallDecision | None]
 
 
@@ -245,6 +259,7 @@ class ToolContext(Struct, eq=False):
     """Access to the goal of the thread, in turns of APIs that have goals. None in other turns."""
     output_limit: OutputLimit = STANDARD_OUTPUT
     strictness: Strictness = STRICT
+    changes: ChangeLog = NOT_RECORDED
 
     def emit(self, event: EngineEvent) -> None:
         self.items.emit(event)

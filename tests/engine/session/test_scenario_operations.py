@@ -153,15 +153,20 @@ async def test_undo_takes_back_a_turn_whose_reply_broke_off(world: MakeWorld, en
         assert (w.workspace / "a.txt").read_text() == "one\n"
 
 
-async def test_without_a_repository_there_is_nothing_to_undo(unversioned: Path) -> None:
+async def test_without_a_repository_patches_are_undone_too(unversioned: Path) -> None:
     async with worlds_in(unversioned)(
         reply(patches("*** Begin Patch\n*** Add File: a\n+a\n*** End Patch")), reply(says("ok"))
     ) as w:
         conversation = await w.open()
         await w.client.turn(conversation)
-        turn = await w.client.operate(conversation, {"type": "undo"})
-        assert [e["success"] for e in turn.of("undo_completed")] == [False]
         assert (w.workspace / "a").exists()
+        turn = await w.client.operate(conversation, {"type": "undo"})
+        assert [e["success"] for e in turn.of("undo_completed")] == [True]
+        assert not (w.workspace / "a").exists()
+        turn = await w.client.operate(conversation, {"type": "undo"})
+        assert [e["message"] for e in turn.of("undo_completed")] == [
+            "Nothing to undo: no change of files by the agent is recorded."
+        ]
 
 
 async def test_the_users_own_command_runs_without_asking_and_the_model_does_not_learn_of_it(

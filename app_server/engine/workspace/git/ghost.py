@@ -1,13 +1,16 @@
-"""Ghost snapshots: commits of the working tree without a reference, taken before and after a turn to undo it.
+"""Snapshots of the working tree, taken before and after a turn to undo it: contents of files in a folder of the home,
+or ghost commits in the repository, which no reference names.
 
-A snapshot does not change the index, HEAD, references or files. Git writes only to a scratch folder. The objects are
-copied from there into the repository, below the folder that was opened.
+A snapshot does not change the index, HEAD, references or files. Git writes only to a scratch folder. The objects of a
+commit are copied from there into the repository, below the folder that was opened.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,14 +60,24 @@ class SnapshotUnavailable(Struct, frozen=True):
 
 
 class TakenSnapshot(Struct, frozen=True):
-    """The snapshot from the beginning of a turn."""
+    """A snapshot of a working tree."""
 
-    commit: GhostCommit
-    turn: SnapshotOfTurn
     repository: Repository
     prefix: bytes
+    head: str | None
+    """Commit that was checked out; None if there was none."""
     worktree: WorktreeSnapshot
+    objects: Path
+    """Folder that has the contents which the repository lacks."""
     may_read: MayRead = reads_all
+    commit: GhostCommit | None = None
+    """Commit of the snapshot in the repository; None if it has none."""
+
+    @property
+    def missing(self) -> Iterator[bytes]:
+        """The names that were there and are not in the snapshot; those of folders end with a slash."""
+        worktree = self.worktree
+        return chain(worktree.untracked, worktree.unread, worktree.ignored)
 
 
 class Snapshots:
@@ -74,7 +87,7 @@ class Snapshots:
         self.git = git
         self._slow: set[Path] = set()
         """Roots of repositories in which a snapshot took too long."""
-        self._known: dict[Path, Known] = {}
+        self._known: dict[tuple[Path, Path | None], Known] = {}
 
     def try_again(self, root: Path) -> bool:
         """Allow snapshots again in a repository in which one took too long. Return whether one did."""
@@ -83,9 +96,16 @@ class Snapshots:
         return slow
 
     async def take(
-        self, folder: Path, now: datetime, may_read: MayRead = reads_all
+        self,
+        folder: Path,
+        now: datetime,
+        may_read: MayRead = reads_all,
+        *,
+        objects: Path | None = None,
     ) -> TakenSnapshot | SnapshotUnavailable:
-        """Take a snapshot of the readable files below `folder`. Never raises, except when cancelled."""
+        """Take a snapshot of the readable files below `folder`: contents go to the folder `objects`, or else into the
+        repository with a commit. Never raises, except when cancelled.
+        """
         repository = await run_in_thread(find_repository, folder)
         if repository is None:
             return SnapshotUnavailable(NOT_A_REPOSITORY)
@@ -95,7 +115,9 @@ class Snapshots:
             return SnapshotUnavailable(LEADS_ELSEWHERE)
         try:
             with anyio.fail_after(TIME_LIMIT):
-                return await self._take(repository, prefix_of(repository, folder), now, may_read)
+                prefix = prefix_of(repository, folder)
+                taken = await self._worktree(repository, prefix, may_read, objects)
+                return taken if objects is not None else await self._with_commit(taken, now)
         except TimeoutError:
             self._slow.add(repository.root)
             return SnapshotUnavailable(TOO_SLOW)
@@ -105,77 +127,83 @@ class Snapshots:
                 f"Snapshots disabled after ghost snapshot error: {reason.removesuffix('.')}."
             )
 
-    async def finish(self, taken: TakenSnapshot, now: datetime) -> GhostCommit | None:
-        """Take a second snapshot at the turn's end. Return the first snapshot with the commit of the second; None if it
-        failed.
+    async def finish(self, taken: TakenSnapshot, now: datetime) -> TakenSnapshot | None:
+        """Take a second snapshot at the turn's end. If the first has a commit, that of the second has its data, and the
+        id of the new state. Return None if it failed.
         """
         try:
             with anyio.fail_after(TIME_LIMIT):
-                _, _, id = await self._commit(taken.repository, taken.prefix, now, taken.may_read, taken)
+                objects = None if taken.commit is not None else taken.objects
+                done = await self._worktree(taken.repository, taken.prefix, taken.may_read, objects, taken)
+                if taken.commit is None:
+                    return done
+                unchanged = (done.worktree.tree, done.head) == (taken.worktree.tree, taken.head)
+                after = taken.commit.id if unchanged else await self._commit_tree(done, now)
         except TimeoutError:
             self._slow.add(taken.repository.root)
             return None
         except (GitError, OSError):
             return None
-        return replace(taken.commit, turn=replace(taken.turn, after=id))
+        assert taken.commit.turn is not None
+        return replace(done, commit=replace(taken.commit, turn=replace(taken.commit.turn, after=after)))
 
-    async def _take(
-        self, repository: Repository, prefix: bytes, now: datetime, may_read: MayRead
+    async def _worktree(
+        self,
+        repository: Repository,
+        prefix: bytes,
+        may_read: MayRead,
+        objects: Path | None,
+        earlier: TakenSnapshot | None = None,
     ) -> TakenSnapshot:
-        parent, worktree, id = await self._commit(repository, prefix, now, may_read)
-        names = [*worktree.untracked, *worktree.unread, *worktree.ignored]
+        """Take a snapshot without a commit. `earlier` is the snapshot from the beginning of the turn."""
+        git, place = self.git, (repository.root, objects)
+        head = await head_commit(git, repository)
+        with git.scratch_folder() as folder:
+            worktree = await snapshot.write_worktree(
+                git,
+                repository,
+                objects or repository.objects_dir,
+                objects_in(folder, repository),
+                prefix,
+                known=self._known.get(place) if earlier is None else earlier.worktree.known,
+                earlier=None if earlier is None else earlier.worktree,
+                may_read=may_read,
+                writes_tree=objects is None,
+            )
+            self._known.pop(place, None)
+            self._known[place] = worktree.known
+            if len(self._known) > MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            if objects is None:
+                await run_in_thread(_move, folder, repository.objects_dir)
+        return TakenSnapshot(repository, prefix, head, worktree, objects or repository.objects_dir, may_read)
+
+    async def _with_commit(self, taken: TakenSnapshot, now: datetime) -> TakenSnapshot:
+        id, worktree, names = await self._commit_tree(taken, now), taken.worktree, [*taken.missing]
         turn = SnapshotOfTurn(
-            worktree=displayable(os.fsencode(repository.root)),
-            folder=displayable(prefix),
+            worktree=displayable(os.fsencode(taken.repository.root)),
+            folder=displayable(taken.prefix),
             private_files=tuple(map(displayable, worktree.private)),
             nested_repositories=tuple(displayable(name.rstrip(b"/")) for name in worktree.nested),
         )
         commit = GhostCommit(
             id=id,
-            parent=parent,
+            parent=taken.head,
             preexisting_untracked_files=tuple(displayable(name) for name in names if not name.endswith(b"/")),
             preexisting_untracked_dirs=tuple(displayable(name[:-1]) for name in names if name.endswith(b"/")),
             turn=turn,
         )
-        return TakenSnapshot(commit, turn, repository, prefix, worktree, may_read)
+        return replace(taken, commit=commit)
 
-    async def _commit(
-        self,
-        repository: Repository,
-        prefix: bytes,
-        now: datetime,
-        may_read: MayRead,
-        earlier: TakenSnapshot | None = None,
-    ) -> tuple[str | None, WorktreeSnapshot, str]:
-        """Return HEAD, the snapshot of the working tree, and the id of its commit. `earlier` is the snapshot from the
-        beginning of the turn.
-        """
-        git, root = self.git, repository.root
-        parent = await head_commit(git, repository)
+    async def _commit_tree(self, taken: TakenSnapshot, now: datetime) -> str:
+        """Write the commit of a snapshot's tree, and return its id."""
+        git, repository = self.git, taken.repository
+        about = [*(("-p", taken.head) if taken.head else ()), "-m", _MESSAGE]
         with git.scratch_folder() as folder:
-            env = objects_in(folder, repository)
-            worktree = await snapshot.write_worktree(
-                git,
-                repository,
-                repository.objects_dir,
-                env,
-                prefix,
-                known=self._known.get(root) if earlier is None else earlier.worktree.known,
-                earlier=None if earlier is None else earlier.worktree,
-                may_read=may_read,
-            )
-            self._known.pop(root, None)
-            self._known[root] = worktree.known
-            if len(self._known) > MOST_KNOWN:
-                del self._known[next(iter(self._known))]
-            before = None if earlier is None else (earlier.worktree.tree, earlier.commit.parent)
-            if earlier is not None and before == (worktree.tree, parent):
-                return parent, worktree, earlier.commit.id
-            about = [*(("-p", parent) if parent else ()), "-m", _MESSAGE]
-            env = {**env, **_identity(now)}
-            commit = await git.text(repository, ["commit-tree", worktree.tree, *about], env)
+            env = {**objects_in(folder, repository), **_identity(now)}
+            id = await git.text(repository, ["commit-tree", taken.worktree.tree, *about], env)
             await run_in_thread(_move, folder, repository.objects_dir)
-        return parent, worktree, commit
+        return id
 
 
 def _move(scratch: str, objects: Path) -> None:

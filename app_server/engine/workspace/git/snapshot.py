@@ -54,6 +54,9 @@ class WorktreeSnapshot(Struct, frozen=True, kw_only=True):
     """A tree object, and facts about the working tree that are not in it."""
 
     tree: str
+    """Object id of the tree; empty if none was written."""
+    entries: Sequence[bytes]
+    """Entries of the tree: mode, object id, a tab, the path, and a NUL."""
     digest: bytes
     """Hash of the entries of the tree: equal for equal trees."""
     untracked: tuple[bytes, ...]
@@ -81,13 +84,15 @@ async def write_worktree(
     known: Known | None = None,
     earlier: WorktreeSnapshot | None = None,
     may_read: MayRead = reads_all,
+    writes_tree: bool = True,
 ) -> WorktreeSnapshot:
     """Write the tree of the current working tree. Only files below `prefix` are examined; the others are taken from the
     index.
 
     Contents are stored in the folder `objects`; `env` tells git where to write trees. `earlier` is the snapshot from
     the beginning of the turn. `may_read` returns whether commands of the turn may read a real path. Files that may not
-    be read are left out, like those that cannot be read. Raises `GitError`, `OSError` or `TimeoutError`.
+    be read are left out, like those that cannot be read. Without `writes_tree`, only contents are stored. Raises
+    `GitError`, `OSError` or `TimeoutError`.
     """
     written, until = _index_mtime_ns(repository), time.monotonic() + TIME_LIMIT
     commands = (UNTRACKED, IGNORED) if earlier is None else (UNTRACKED,)
@@ -105,12 +110,15 @@ async def write_worktree(
         digest = hashlib.sha256(entries).digest()
         if earlier is not None and earlier.digest == digest:
             tree = earlier.tree
+        elif not writes_tree:
+            tree = ""
         else:
             own_index = {**env, "GIT_INDEX_FILE": str(Path(folder) / "index")}
             await git.output(repository, ["update-index", "-z", "--index-info"], entries, own_index)
             tree = await git.text(repository, ["write-tree", "--missing-ok"], own_index)
     return WorktreeSnapshot(
         tree=tree,
+        entries=tuple(reading.lines),
         digest=digest,
         untracked=tuple(untracked),
         ignored=tuple(_whole_names(b"".join(ignored))),

@@ -32,6 +32,7 @@ class Builtin(Enum):
     REVIEW_BRANCH = "review-branch", "Review the changes against a base branch", "branch"
     REVIEW_COMMIT = "review-commit", "Review one commit", "sha"
     UNDO = "undo", "Put the files back to where they were before the last turn; the conversation stays"
+    REDO = "redo", "Put back what the last /undo took back"
     INIT = "init", "Write an AGENTS.md that guides agents in this repository"
     STATUS = "status", "Show model, mode, tokens and where the session is stored"
     MCP = "mcp", "List the MCP servers and their tools"
@@ -40,6 +41,10 @@ class Builtin(Enum):
 
     def __init__(self, word: str, description: str, hint: str | None = None) -> None:
         self.word, self.description, self.hint = word, description, hint
+
+
+RESTORES: Final = frozenset({Builtin.UNDO, Builtin.REDO})
+"""Commands that need checkpoints."""
 
 
 def _shown(name: str, description: str, hint: str | None) -> dict[str, Json]:
@@ -86,7 +91,7 @@ class CommandList(Struct, frozen=True):
 
     def shown(self) -> list[dict[str, Json]]:
         """Return the commands as they are sent to clients."""
-        offered = (each for each in Builtin if self.undo or each is not Builtin.UNDO)
+        offered = (each for each in Builtin if self.undo or each not in RESTORES)
         commands = [_shown(each.word, each.description, each.hint) for each in offered]
         for name, prompt in self._named().items():
             description = one_line(prompt.description or prompt.content) or "A prompt of yours"
@@ -100,7 +105,7 @@ class CommandList(Struct, frozen=True):
             return None
         name, rest = match[1], (match[2] or "").strip()
         builtin = _BUILTINS.get(name)
-        if builtin is not None and (self.undo or builtin is not Builtin.UNDO):
+        if builtin is not None and (self.undo or builtin not in RESTORES):
             return BuiltinCommand(builtin, rest)
         prompt = self._named().get(name)
         return None if prompt is None else PromptCommand(filled_in(prompt.content, rest))

@@ -17,7 +17,7 @@ from app_server.engine.workspace.git.ghost import (
 from app_server.engine.workspace.git.run_git import Git, GitCommand, GitProgram, run_git
 from app_server.engine.workspace.git.snapshot import diff_to_remote
 from app_server.engine.workspace.git.worktree_files import Blobs, WorktreeFile
-from tests.engine.workspace.git.conftest import Sandpit
+from tests.support.sandpit import Sandpit
 from tests.support.waiting import until
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -45,7 +45,7 @@ async def test_a_snapshot_holds_the_files_as_they_lie_there_and_changes_nothing(
     os.mkfifo(pit.root / "pipe")
     before = pit.state()
 
-    taken = (await pit.taken()).commit
+    taken = await pit.ghost()
 
     assert pit.state() == before
     assert taken.parent == parent
@@ -79,7 +79,7 @@ async def test_a_snapshot_of_a_folder_looks_only_below_it(pit: Sandpit) -> None:
     pit.write("sub/b", "changed\n")
     pit.write("sub/new")
     pit.write("new")
-    taken = (await pit.taken("sub")).commit
+    taken = await pit.ghost("sub")
     assert set(tree(pit, taken.id)) == {"a", "sub/b", "sub/new"}
     assert pit.run("show", f"{taken.id}:a") == "1"
     assert pit.run("show", f"{taken.id}:sub/b") == "changed"
@@ -92,18 +92,18 @@ async def test_a_change_in_the_moment_of_the_commit_is_seen(pit: Sandpit) -> Non
     pit.write("a", "two\n")
     os.utime(pit.root / "a", ns=(status.st_atime_ns, status.st_mtime_ns))
     os.utime(pit.root / ".git" / "index", ns=(status.st_atime_ns, status.st_mtime_ns))
-    taken = (await pit.taken()).commit
+    taken = await pit.ghost()
     assert pit.run("show", f"{taken.id}:a") == "two"
 
 
 async def test_a_repository_without_a_commit_can_be_snapshot(pit: Sandpit) -> None:
     pit.write("f")
-    taken = (await pit.taken()).commit
+    taken = await pit.ghost()
     assert (taken.parent, set(tree(pit, taken.id))) == (None, {"f"})
 
 
 async def test_an_empty_repository_can_be_snapshot(pit: Sandpit) -> None:
-    assert tree(pit, (await pit.taken()).commit.id) == {}
+    assert tree(pit, (await pit.ghost()).id) == {}
 
 
 async def test_a_folder_that_became_a_link_is_not_read_through(pit: Sandpit) -> None:
@@ -113,7 +113,7 @@ async def test_a_folder_that_became_a_link_is_not_read_through(pit: Sandpit) -> 
     (pit.root / "sub" / "secret").unlink()
     (pit.root / "sub").rmdir()
     (pit.root / "sub").symlink_to(pit.base / "outside")
-    taken = (await pit.taken()).commit
+    taken = await pit.ghost()
     assert tree(pit, taken.id) == {"sub": "120000"}
 
 
@@ -121,8 +121,8 @@ async def test_a_linked_worktree_can_be_snapshot(pit: Sandpit) -> None:
     pit.commit(a="1\n")
     pit.run("worktree", "add", "-q", "-b", "side", str(pit.base / "linked"))
     (pit.base / "linked" / "a").write_text("2\n")
-    taken = await pit.taken("../linked")
-    assert pit.run("show", f"{taken.commit.id}:a") == "2"
+    taken = await pit.ghost("../linked")
+    assert pit.run("show", f"{taken.id}:a") == "2"
 
 
 async def test_the_client_is_informed_outside_of_a_repository(unversioned: Path) -> None:
@@ -167,8 +167,8 @@ async def test_a_repository_that_leads_elsewhere_is_not_written_to(pit: Sandpit,
 async def test_a_submodule_can_be_snapshot(pit: Sandpit) -> None:
     pit.commit(a="1\n")
     pit.run("submodule", "-q", "add", str(pit.root), "sub")
-    taken = await pit.taken("sub")
-    assert pit.run("ls-tree", "--name-only", taken.commit.id, cwd=pit.root / "sub") == "a"
+    taken = await pit.ghost("sub")
+    assert pit.run("ls-tree", "--name-only", taken.id, cwd=pit.root / "sub") == "a"
 
 
 async def test_credentials_are_in_no_snapshot(pit: Sandpit) -> None:
@@ -179,7 +179,7 @@ async def test_credentials_are_in_no_snapshot(pit: Sandpit) -> None:
     os.unlink(pit.root / "a")
     os.link(pit.base / "home" / "auth.json", pit.root / "a")
     os.link(pit.base / "home" / "auth.json", pit.root / "untracked")
-    taken = (await pit.taken()).commit
+    taken = await pit.ghost()
     assert set(tree(pit, taken.id)) == {"b"}
     assert "sk-secret" not in pit.run("cat-file", "--batch-all-objects", "--batch")
     assert set(taken.preexisting_untracked_files) == {"a", "untracked"}

@@ -19,7 +19,7 @@ from app_server.engine.workspace.git.repository import (
 )
 from app_server.engine.workspace.git.snapshot import diff_to_remote
 from app_server_protocol.rollout import GitInfo
-from tests.engine.workspace.git.conftest import Sandpit
+from tests.support.sandpit import Sandpit
 
 PROGRAMS = (
     "core.fsmonitor",
@@ -93,9 +93,9 @@ async def test_git_itself_executes_the_planted_programs(hostile: Sandpit) -> Non
 
 async def test_info_snapshot_undo_and_diff_execute_nothing(hostile: Sandpit) -> None:
     assert read_git_info(hostile.root) is not None
-    taken = await hostile.taken()
-    hostile.write("a", "again\n")
-    await hostile.undo(await hostile.finished(taken))
+    turns = hostile.turns
+    done = await turns.commands(lambda: hostile.write("a", "again\n"))
+    await turns.restore(done, uncertain=True)
     assert (hostile.root / "a").read_text() == "changed\n"
     found = await diff_to_remote(hostile.git, hostile.root)
     assert found is not None
@@ -117,7 +117,7 @@ async def test_a_working_tree_elsewhere_is_not_looked_at(pit: Sandpit) -> None:
     (pit.base / "elsewhere").mkdir()
     (pit.base / "elsewhere" / "secret").write_text("hush\n")
     pit.run("config", "core.worktree", str(pit.base / "elsewhere"))
-    taken = (await pit.taken()).commit
+    taken = await pit.ghost()
     assert taken.preexisting_untracked_files == ()
     assert "secret" not in pit.run("--work-tree", ".", "ls-tree", "-r", taken.id)
 

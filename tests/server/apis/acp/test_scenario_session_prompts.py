@@ -384,6 +384,10 @@ async def test_undo_is_a_command_where_snapshots_are_on(world: MakeWorld) -> Non
         assert (w.workspace / "a.txt").read_text() == "changed\n"
         assert await editor.ends(session, "/undo") == "end_turn"
         assert (w.workspace / "a.txt").read_text() == "before\n"
+        assert "1 file restored: a.txt." in editor.text()
+        for command, text in (("/redo", "changed\n"), ("/redo", "before\n"), ("/undo", "before\n")):
+            assert await editor.ends(session, command) == "end_turn"
+            assert (w.workspace / "a.txt").read_text() == text
 
 
 async def test_init_asks_the_model_for_a_guide(world: MakeWorld) -> None:

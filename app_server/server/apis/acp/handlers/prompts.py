@@ -148,6 +148,8 @@ async def _builtin(
             return await _operate(session, ticket, Compact())
         case Builtin.UNDO:
             return await _operate(session, ticket, Undo())
+        case Builtin.REDO:
+            return await _operate(session, ticket, Undo(back=True))
         case Builtin.REVIEW | Builtin.REVIEW_BRANCH | Builtin.REVIEW_COMMIT:
             try:
                 request = review_request(command)

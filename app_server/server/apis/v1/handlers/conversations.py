@@ -86,6 +86,7 @@ TURNS: Final = session_commands.ApiBehaviour(
     relative_diff=False,
     sends_chosen_effort=False,
     checks_pictures=False,
+    ghost_commits=True,
     refuses_silent_tools=False,
 )
 """Turns as codex 0.58 has them: its clients do not address turns by their ids."""

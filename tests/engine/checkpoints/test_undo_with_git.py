@@ -4,17 +4,16 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app_server.engine.support.engine_errors import GitError
-from app_server.engine.workspace.git.restore import Undone
-from app_server_protocol.responses import GhostCommit, SnapshotOfTurn
-from app_server_protocol.values import replace
-from tests.engine.workspace.git.conftest import Sandpit
+from app_server.engine.checkpoints.restore import RestoreRefused
+from tests.support.sandpit import Sandpit
 
 Step = Callable[[Sandpit], object]
 
@@ -32,12 +31,26 @@ def worktree(pit: Sandpit) -> dict[str, str]:
     return found
 
 
-async def turn(pit: Sandpit, *steps: Step, folder: str = "") -> GhostCommit:
-    """Run a turn in which the agent does these steps."""
-    taken = await pit.taken(folder)
-    for step in steps:
-        step(pit)
-    return await pit.finished(taken)
+async def turn(pit: Sandpit, *steps: Step, folder: str = "") -> str:
+    """Run a turn in which the agent does these steps by a command."""
+    return await pit.turns.commands(*(partial(step, pit) for step in steps), folder=folder)
+
+
+class Undone(NamedTuple):
+    """Result of an undo. Names are relative to the root of the working tree."""
+
+    restored: int
+    kept: tuple[str, ...]
+
+
+async def undo(pit: Sandpit, done: str) -> Undone:
+    """Take a turn back, as the user asks for with an undo."""
+    restored = await pit.turns.restore(done, uncertain=True)
+    kept = (each.path for each in restored.files if not each.writes)
+    root = str(pit.root.resolve()) + "/"
+    return Undone(
+        sum(each.writes for each in restored.files), tuple(path.removeprefix(root) for path in kept)
+    )
 
 
 def writes(path: str, text: str) -> Step:
@@ -57,32 +70,34 @@ async def test_an_undo_brings_everything_back(pit: Sandpit) -> None:
     pit.write("old", "untracked before\n")
     (pit.root / "link").symlink_to("a")
     before = worktree(pit)
-    taken = await pit.taken()
 
-    pit.write("a", "changed by the turn\n")
-    (pit.root / "b").unlink()
-    (pit.root / "d.sh").chmod(0o644)
-    (pit.root / "link").unlink()
-    (pit.root / "link").symlink_to("b")
-    (pit.root / "old").unlink()
-    pit.write("new/er/file")
-    pit.write("added")
-    shutil.rmtree(pit.root / "deep")
-    pit.write("deep", "a file where a folder was\n")
-    (pit.root / "was_file").unlink()
-    pit.write("was_file/inside")
-    pit.run("add", "added", "new/er/file")
-    pit.write("made.log", "ignored\n")
+    def change(pit: Sandpit) -> None:
+        pit.write("a", "changed by the turn\n")
+        (pit.root / "b").unlink()
+        (pit.root / "d.sh").chmod(0o644)
+        (pit.root / "link").unlink()
+        (pit.root / "link").symlink_to("b")
+        (pit.root / "old").unlink()
+        pit.write("new/er/file")
+        pit.write("added")
+        shutil.rmtree(pit.root / "deep")
+        pit.write("deep", "a file where a folder was\n")
+        (pit.root / "was_file").unlink()
+        pit.write("was_file/inside")
+        pit.run("add", "added", "new/er/file")
+        pit.write("made.log", "ignored\n")
+
+    done = await turn(pit, change)
     state = pit.state()
 
-    undone = await pit.undo(await pit.finished(taken))
+    undone = await undo(pit, done)
 
     assert undone == Undone(restored=11, kept=())
     assert worktree(pit) == {**before, "made.log": "ignored\n"}
     assert (pit.root / "d.sh").stat().st_mode & 0o777 == 0o755
     assert not (pit.root / "new").exists()
     assert pit.state() == state
-    assert (await pit.undo(await pit.finished(taken))).kept == ()
+    assert await undo(pit, done) == Undone(0, ())
 
 
 async def test_an_undo_of_a_folder_leaves_the_rest(pit: Sandpit) -> None:
@@ -90,17 +105,16 @@ async def test_an_undo_of_a_folder_leaves_the_rest(pit: Sandpit) -> None:
     pit.write("a", "uncommitted\n")
     pit.write("new")
     done = await turn(pit, writes("sub/b", "undone\n"), writes("sub/new", "x\n"), folder="sub")
-    assert (await pit.undo(done)).restored == 2  # requested in the parent folder
+    assert (await undo(pit, done)).restored == 2  # requested in the parent folder
     assert worktree(pit) == {"a": "uncommitted\n", "sub/b": "2\n", "new": "x\n"}
 
 
-async def test_an_undo_in_another_worktree_is_refused(pit: Sandpit) -> None:
+async def test_an_undo_leaves_other_worktrees(pit: Sandpit) -> None:
     pit.commit(a="1\n")
     pit.run("worktree", "add", "-q", "-b", "side", str(pit.base / "linked"))
     (pit.base / "linked" / "a").write_text("mine\n")
     done = await turn(pit, writes("a", "2\n"))
-    with pytest.raises(GitError, match="it is of the working tree"):
-        await pit.undo(done, "../linked")
+    assert await undo(pit, done) == Undone(1, ())
     assert (pit.base / "linked" / "a").read_text() == "mine\n"
 
 
@@ -120,7 +134,7 @@ async def test_what_the_user_did_since_is_kept_and_named(pit: Sandpit) -> None:
     pit.write("n", "mine\n")
     pit.write("made/notes", "mine\n")
     pit.write("gone", "mine\n")
-    assert await pit.undo(done) == Undone(restored=2, kept=("a", "gone", "n"))
+    assert await undo(pit, done) == Undone(restored=2, kept=("a", "gone", "n"))
     mine = dict.fromkeys(("a", "c", "n", "made/notes", "gone"), "mine\n")
     assert worktree(pit) == {**mine, "b": "1\n"}
 
@@ -130,7 +144,7 @@ async def test_what_the_user_committed_since_is_kept(pit: Sandpit) -> None:
     done = await turn(pit, writes("a", "2\n"), writes("n", "2\n"), writes("b", "2\n"))
     pit.run("add", "a", "n")
     pit.run("commit", "-q", "-m", "work")
-    assert await pit.undo(done) == Undone(restored=1, kept=("a", "n"))
+    assert await undo(pit, done) == Undone(restored=1, kept=("a", "n"))
     assert worktree(pit) == {"a": "2\n", "b": "1\n", "n": "2\n"}
 
 
@@ -141,14 +155,14 @@ async def test_another_branch_keeps_its_files(pit: Sandpit) -> None:
     pit.run("checkout", "-q", "main")
     done = await turn(pit, writes("a", "2\n"))
     pit.run("checkout", "-q", "--force", "other")
-    assert await pit.undo(done) == Undone(restored=0, kept=("a",))
+    assert await undo(pit, done) == Undone(restored=0, kept=("a",))
     assert worktree(pit) == {"a": "2\n"}
 
 
 async def test_what_a_commit_of_the_agent_left_is_taken_back(pit: Sandpit) -> None:
     pit.commit(a="1\n")
     done = await turn(pit, lambda pit: pit.commit(a="2\n", n="2\n"))
-    assert (await pit.undo(done)).restored == 2
+    assert (await undo(pit, done)).restored == 2
     assert worktree(pit) == {"a": "1\n"}
 
 
@@ -158,8 +172,9 @@ async def test_files_that_the_snapshot_does_not_hold_are_not_new(pit: Sandpit) -
     pit.write("mine.log", "mine\n")
     pit.write("build/mine", "mine\n")
     done = await turn(pit, writes(".gitignore", ""), writes("n", "2\n"))
-    undone = await pit.undo(done)
-    assert undone == Undone(restored=2, kept=("build/mine", "mine.log"))
+    undone = await undo(pit, done)
+    assert undone == Undone(restored=2, kept=())
+    assert (pit.root / "mine.log").read_text() == "mine\n"
     assert (pit.root / "build" / "mine").read_text() == "mine\n"
 
 
@@ -167,7 +182,7 @@ async def test_a_file_that_the_agent_hides_from_git_is_put_back(pit: Sandpit) ->
     pit.commit(a="1\n")
     pit.write("mine", "mine\n")
     done = await turn(pit, writes("mine", "2\n"), writes(".gitignore", "mine\n"))
-    await pit.undo(done)
+    await undo(pit, done)
     assert worktree(pit) == {"a": "1\n", "mine": "mine\n"}
 
 
@@ -180,7 +195,7 @@ async def test_a_change_is_seen_though_size_and_time_are_the_old_ones(pit: Sandp
         pit.write("a", "2\n")
         os.utime(pit.root / "a", ns=(old.st_atime_ns, old.st_mtime_ns))
 
-    await pit.undo(await turn(pit, forge))
+    await undo(pit, await turn(pit, forge))
     assert worktree(pit) == {"a": "1\n"}
 
 
@@ -199,7 +214,7 @@ async def test_a_private_file_stays_private(pit: Sandpit, how: str, tracked: boo
         if how != "removed":
             pit.write(".env", "2\n")
 
-    await pit.undo(await turn(pit, change))
+    await undo(pit, await turn(pit, change))
     assert (pit.root / ".env").read_text() == "SECRET=1\n"
     assert (pit.root / ".env").stat().st_mode & 0o777 == 0o600
 
@@ -208,13 +223,13 @@ async def test_the_bits_of_the_present_file_are_kept(pit: Sandpit) -> None:
     pit.commit(**{"a": "1\n", "run.sh": "1\n"})
     (pit.root / "run.sh").chmod(0o750)
     (pit.root / "a").chmod(0o664)
-    await pit.undo(await turn(pit, writes("a", "2\n"), writes("run.sh", "2\n")))
+    await undo(pit, await turn(pit, writes("a", "2\n"), writes("run.sh", "2\n")))
     assert [(pit.root / name).stat().st_mode & 0o777 for name in ("a", "run.sh")] == [0o664, 0o750]
 
 
 async def test_names_beside_files_are_the_users(pit: Sandpit) -> None:
     pit.commit(**{"a": "1\n", "a.restored": "mine\n", "b": "1\n"})
-    await pit.undo(await turn(pit, writes("a", "2\n"), writes("b", "2\n")))
+    await undo(pit, await turn(pit, writes("a", "2\n"), writes("b", "2\n")))
     assert worktree(pit) == {"a": "1\n", "a.restored": "mine\n", "b": "1\n"}
 
 
@@ -222,40 +237,34 @@ async def test_an_undo_that_was_cut_off_is_completed_by_the_next(pit: Sandpit) -
     pit.commit(a="1\n", b="1\n")
     done = await turn(pit, writes("a", "2\n"), writes("b", "2\n"), writes("n", "2\n"))
     pit.write("a", "1\n")
-    assert await pit.undo(done) == Undone(restored=2, kept=())
+    assert await undo(pit, done) == Undone(restored=2, kept=())
     assert worktree(pit) == {"a": "1\n", "b": "1\n"}
 
 
 # --- refusals
-@pytest.mark.parametrize("id", ["--output=x", "HEAD", "f" * 40, ""])
-async def test_an_undo_of_no_snapshot_is_refused(pit: Sandpit, id: str) -> None:
-    pit.commit(a="1\n")
-    of_turn = SnapshotOfTurn(worktree=str(pit.root), folder="", after="e" * 40)
-    with pytest.raises(GitError):
-        await pit.undo(GhostCommit(id=id, turn=of_turn))
-    assert worktree(pit) == {"a": "1\n"}
+async def test_an_undo_of_an_unknown_turn_is_refused(pit: Sandpit) -> None:
+    with pytest.raises(RestoreRefused, match="no change of files is recorded"):
+        await undo(pit, "turn-7")
 
 
 async def test_without_the_turns_end_nothing_is_undone(pit: Sandpit) -> None:
-    """The turn was cut off, or another program took the snapshot."""
+    """The server was killed before it looked at what the command had changed."""
     pit.commit(a="1\n")
-    taken = await pit.taken()
-    pit.write("a", "2\n")
-    for ghost in (taken.commit, replace(taken.commit, turn=None)):
-        with pytest.raises(GitError, match="cannot be told from yours"):
-            await pit.undo(ghost)
-    assert worktree(pit) == {"a": "2\n"}
+    turns = pit.turns
+    async with turns.turn() as recorder:
+        async with recorder.command():
+            pit.write("a", "2\n")
+        assert not (await turns.checkpoints.recorded(turns.thread)).spans
 
 
-async def test_an_undo_for_which_an_object_is_missing_changes_nothing(pit: Sandpit) -> None:
+async def test_a_file_whose_content_is_lost_is_unavailable_and_the_rest_is_undone(pit: Sandpit) -> None:
     pit.commit(a="1\n")
     pit.write("old", "mine\n")
     done = await turn(pit, writes("a", "2\n"), writes("old", "2\n"))
-    blob = pit.run("rev-parse", f"{done.id}:old")
-    (pit.root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
-    with pytest.raises(GitError, match="not complete"):
-        await pit.undo(done)
-    assert worktree(pit) == {"a": "2\n", "old": "2\n"}
+    blob = pit.run("hash-object", str(pit.write("../same", "mine\n")))
+    (pit.turns.folder.objects / blob[:2] / blob[2:]).unlink()
+    assert await undo(pit, done) == Undone(1, ("old",))
+    assert worktree(pit) == {"a": "1\n", "old": "2\n"}
 
 
 # --- links
@@ -267,7 +276,7 @@ async def test_an_undo_does_not_write_through_links(pit: Sandpit) -> None:
         shutil.rmtree(pit.root / "sub")
         (pit.root / "sub").symlink_to(pit.base / "outside")
 
-    await pit.undo(await turn(pit, link))
+    await undo(pit, await turn(pit, link))
     assert list((pit.base / "outside").iterdir()) == []
     assert worktree(pit) == {"sub/file": "1\n"}
 
@@ -295,7 +304,7 @@ async def test_a_folder_that_is_exchanged_with_a_link_meanwhile_leads_nowhere(pi
         over.clear()
         swapping.start()
         try:
-            await pit.undo(done)
+            await undo(pit, done)
         finally:
             over.set()
             swapping.join()
@@ -329,17 +338,18 @@ async def test_every_byte_that_the_user_wrote_is_still_there(
     users: list[tuple[str, str | None]],
 ) -> None:
     shutil.rmtree(pit.root)
+    shutil.rmtree(pit.base / "home", ignore_errors=True)
     pit.root.mkdir()
     pit.run("init", "-q", "-b", "main")
     pit.commit(a="1\n", b="1\n", d__e="1\n")
     change(pit.root, before, "user ")
     begin = worktree(pit)
-    taken = await pit.taken()
-    change(pit.root, agents, "agent ")
+    done = await turn(pit, lambda pit: change(pit.root, agents, "agent "))
     left = worktree(pit)
-    done = await pit.finished(taken)
     change(pit.root, users, "later ")
     now = worktree(pit)
-    await pit.undo(done)
+    if begin == left:
+        return
+    await undo(pit, done)
     expected = {path: begin.get(path) if now.get(path) == left.get(path) else now.get(path) for path in PATHS}
     assert worktree(pit) == {path: text for path, text in expected.items() if text is not None}
