@@ -212,7 +212,7 @@ class PromptRequest(WireModel):
 
 
 class PromptUsage(WireStruct):
-    """Tokens of all requests of a turn; the cached ones are part of the input, those of thoughts of the output."""
+    """Tokens of all requests of a turn. The input is without what a cache held; thoughts are part of the output."""
 
     total_tokens: int = 0
     input_tokens: int = 0

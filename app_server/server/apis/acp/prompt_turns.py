@@ -180,16 +180,14 @@ class PromptTurns:
         if turn is None or total == before or total.input_tokens < before.input_tokens:
             return
         so_far = turn.usage or PromptUsage()
+        cached = total.cached_input_tokens - before.cached_input_tokens
+        thought = total.reasoning_output_tokens - before.reasoning_output_tokens
         turn.usage = PromptUsage(
             total_tokens=so_far.total_tokens + total.total_tokens - before.total_tokens,
-            input_tokens=so_far.input_tokens + total.input_tokens - before.input_tokens,
+            input_tokens=so_far.input_tokens + total.input_tokens - before.input_tokens - cached,
             output_tokens=so_far.output_tokens + total.output_tokens - before.output_tokens,
-            thought_tokens=so_far.thought_tokens
-            + total.reasoning_output_tokens
-            - before.reasoning_output_tokens,
-            cached_read_tokens=so_far.cached_read_tokens
-            + total.cached_input_tokens
-            - before.cached_input_tokens,
+            thought_tokens=so_far.thought_tokens + thought,
+            cached_read_tokens=so_far.cached_read_tokens + cached,
         )
 
     def session_ended(self) -> None:

@@ -216,6 +216,15 @@ async def test_a_prompt_is_answered_with_the_tokens_of_its_turn(world: MakeWorld
         }
 
 
+async def test_tokens_from_a_cache_are_counted_apart(world: MakeWorld) -> None:
+    replies = reply(script("true"), input=100, cached=60), reply(says("one"), input=200, cached=150)
+    async with world(*replies, acp=True) as w:
+        editor, session = await opened(w)
+        usage = (await editor.turn(session))["result"]["usage"]
+        assert (usage["inputTokens"], usage["cachedReadTokens"], usage["outputTokens"]) == (90, 210, 10)
+        assert usage["totalTokens"] == 310
+
+
 async def test_no_tokens_are_told_where_no_request_told_them(world: MakeWorld) -> None:
     provider = {"wire_api": "chat"}
     async with world(chat_reply({"content": "one"}), provider=provider, acp=True) as w:

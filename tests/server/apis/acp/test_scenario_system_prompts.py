@@ -131,6 +131,23 @@ async def test_instructions_are_kept_with_the_session(
             assert (request.body["instructions"] == "Speak Latin.") is (mode == "override")
 
 
+@pytest.mark.process
+async def test_what_a_client_gave_a_session_outlives_processes(world: MakeWorld) -> None:
+    async with world(reply(says("one")), acp=True, transport="process") as w:
+        editor, session = await opened(w, **prompt("override", "You are a parrot."))
+        await w.client.call("session/set_title", {"sessionId": session, "title": "Parrot"})
+        await editor.ends(session)
+    async with world(*TWO_TURNS, acp=True, transport="process") as w:
+        editor, _ = await loaded(w, session)
+        assert (await editor.update("session_info_update"))["title"] == "Parrot"
+        copy = (await w.client.call("session/fork", editor.opening(sessionId=session)))["sessionId"]
+        for each in (session, copy):
+            assert (await editor.turn(each))["result"]["usage"]["totalTokens"] > 0
+            assert w.model.requests[-1].body["instructions"] == "You are a parrot."
+        listed = (await w.client.call("session/list", {}))["sessions"]
+        assert {each["sessionId"]: each["title"] for each in listed} == {session: "Parrot", copy: "Parrot"}
+
+
 async def test_other_instructions_count_from_the_next_turn(world: MakeWorld) -> None:
     async with world(reply(says("one")), acp=True) as w:
         editor, session = await opened(w, **prompt("append", "Speak Latin."))

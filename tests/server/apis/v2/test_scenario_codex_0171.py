@@ -1,5 +1,6 @@
 """What the thread API has since codex 0.171: fields, refusals, the default provider, the notice about `untrusted`."""
 
+import json
 import sys
 import tomllib
 from pathlib import Path
@@ -170,3 +171,19 @@ async def test_a_request_that_is_a_risk_to_biological_security(world: MakeWorld)
 def test_no_message_of_codex_that_is_gone_is_left() -> None:
     shapes = "\n".join(path.read_text("utf-8") for path in Path(ROOT, "schema", "v2").glob("*.json"))
     assert "currentTime/read" not in shapes
+
+
+async def test_a_stored_turn_has_its_id_and_its_permission_profile(world: MakeWorld) -> None:
+    """Front ends read both from the file."""
+    async with world(reply(says("hi")), capabilities=EXPERIMENTAL) as w:
+        thread = (await w.client.call("thread/start", {"permissions": ":read-only"}))["thread"]
+        id = await say(w.client, thread["id"])
+        lines = map(json.loads, Path(thread["path"]).read_text("utf-8").splitlines())
+        (context,) = (line["payload"] for line in lines if line["type"] == "turn_context")
+        assert context["turn_id"] == id
+        assert context["active_permission_profile"] == {"id": ":read-only", "extends": None}
+        assert context["permission_profile"]["file_system"]
+        assert thread["historyMode"] == "paginated"
+        resumed = await join(w.client, thread["id"])
+        assert [each["id"] for each in resumed["thread"]["turns"]] == [id]
+        assert heard(w.client, "deprecationNotice") == []
