@@ -125,8 +125,8 @@ class RolloutDecoder(TurnEdges):
                 self._after_compaction = kind == "compacted"
                 return out
         self._take_event(out, number, name, record)
-        if self.notices and name in NOTICES:
-            self._notice(out, record)
+        if self.notices and name in NOTICES and (notice := _notice_in(record)) is not None:
+            out.append(self._event(notice))
         return out
 
     def _take_event(self, out: Events, number: int, name: str | None, record: StoredRecord) -> None:
@@ -187,6 +187,14 @@ class RolloutDecoder(TurnEdges):
             self._calls.cwd,
         )
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether a decoder with this `state` decodes all that follows as this one does."""
+        if self._reasoning is not None or self._announced is not None or not self._calls.is_idle:
+            return False
+        awaits_calls = self._calls.has_items_before_calls and not self._itemised
+        return self._turn is None or not (awaits_calls or self._review is not None)
+
     def copy(self) -> RolloutDecoder:
         """Return a copy of the decoder, which continues independently."""
         reasoning = None if self._reasoning is None else self._reasoning.copy()
@@ -220,15 +228,6 @@ class RolloutDecoder(TurnEdges):
         if self._turn is None and record.name in CALLS and has_item(record):
             self._begin_derived(out, number)
         self._calls.take(record)
-
-    def _notice(self, out: Events, record: StoredRecord) -> None:
-        match _notice_in(record):
-            case TokenCountEvent(info=info, rate_limits=limits):
-                out.append(self._event(TokenUsageUpdated(info, limits)))
-            case UndoCompletedEvent(success=success, message=message):
-                out.append(self._event(UndoCompleted(success, message)))
-            case _:
-                pass
 
     # --- items
     def _whole_item(self, out: Events, number: int, name: str, payload: Mapping[str, Json]) -> None:
@@ -328,9 +327,16 @@ def _is_of_another(conversation_id: str, turn_id: str | None, payload: Mapping[s
     return thread not in (None, conversation_id) and text_of(payload, "turn_id") != turn_id
 
 
-def _notice_in(record: StoredRecord) -> EventMsg | None:
-    """Return the event of a record; None if it is damaged."""
+def _notice_in(record: StoredRecord) -> TokenUsageUpdated | UndoCompleted | None:
+    """Return the notice in a record; None if it is damaged."""
+    found: EventMsg | None = None
     if record.name == "token_count":
         with suppress(ValueError):  # it is damaged, or has a lone surrogate
-            return _COUNT.decode(record.payload)
-    return parse_event_msg(record.value())
+            found = _COUNT.decode(record.payload)
+    match found or parse_event_msg(record.value()):
+        case TokenCountEvent(info=info, rate_limits=limits):
+            return TokenUsageUpdated(info, limits)
+        case UndoCompletedEvent(success=success, message=message):
+            return UndoCompleted(success, message)
+        case _:
+            return None

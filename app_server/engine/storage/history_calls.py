@@ -117,6 +117,11 @@ class HistoryCalls(Struct):
         """Whether no call waits for its output, or to be shown."""
         return not (self.answered or self._open)
 
+    @property
+    def has_items_before_calls(self) -> bool:
+        """Whether items have been read whose calls may follow."""
+        return bool(self._told)
+
     def take(self, record: StoredRecord) -> None:
         """Take an entry of the history with one of the `NAMES`, in a turn whose items may have no lines."""
         key = _key(record)

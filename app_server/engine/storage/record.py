@@ -207,6 +207,17 @@ class RevertedRanges:
         self._ranges: list[range] = [] if before is None else [*before._ranges]
         """Ranges of line numbers, in order and without overlap."""
 
+    @classmethod
+    def of(cls, bounds: Iterable[tuple[int, int]]) -> RevertedRanges:
+        """Return the ranges with these `bounds`."""
+        found = cls()
+        found._ranges = [range(first, behind) for first, behind in bounds]
+        return found
+
+    def bounds(self) -> list[tuple[int, int]]:
+        """Return the first line of each range, and the line after it."""
+        return [(each.start, each.stop) for each in self._ranges]
+
     def take(self, payload: Mapping[str, Json], number: int) -> bool:
         """Apply a reverting line with this number. Return False if it does not say which lines count, or says something
         impossible: the first line of a file describes the conversation and always counts.

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from app_server.engine.storage import rollout_names, rollout_reader, thread_listing
+from app_server.engine.storage import (
+    index_file,
+    rollout_names,
+    rollout_reader,
+    saved_turns,
+    thread_listing,
+)
 from app_server.engine.storage.disk import (
     lock_rollout,
     make_private_folders,
@@ -62,8 +68,12 @@ class StoredConversations:
     def __init__(self, home: Path, now: Callable[[], float]) -> None:
         """Open the conversations of a home. `now` returns seconds since 1970."""
         self._home = home
-        self._notes, self._indexes = MetadataStore(home, now), TurnIndexes()
-        self._lists: Lazy[ThreadLists] = Lazy(lambda: thread_listing.ThreadLists(home, self._notes, now))
+        self._notes = MetadataStore(home, now)
+        index = Lazy(lambda: index_file.IndexFile(home))
+        self._indexes = TurnIndexes(Lazy(lambda: saved_turns.SavedTurns(index)))
+        self._lists: Lazy[ThreadLists] = Lazy(
+            lambda: thread_listing.ThreadLists(home, self._notes, now, index)
+        )
 
     # --- lists
     async def list(self, request: ListRequest) -> Page[ThreadSummary]:

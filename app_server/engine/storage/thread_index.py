@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from app_server.engine.storage import index_file, rollout_files
+from app_server.engine.storage import index_file, rollout_files, thread_rows
 from app_server.engine.storage.pagination import ListKey, ListRequest, ListStart, page_limit
 from app_server.engine.storage.rollout_names import RolloutName, parse_rollout_name, started_at, stored_path
 from app_server.engine.storage.thread_summary import (
@@ -50,7 +49,7 @@ Candidates = Iterator[tuple[ListKey, StoredThread, str]]
 class IndexChanges(Struct):
     new: list[Row] = msgspec.field(default_factory=list)
     """Rows of new threads, and of changed ones."""
-    gone: list[index_file.Key] = msgspec.field(default_factory=list)
+    gone: list[thread_rows.Key] = msgspec.field(default_factory=list)
     folders: list[tuple[int, str, int | None]] = msgspec.field(default_factory=list)
     lost_folders: list[tuple[int, str]] = msgspec.field(default_factory=list)
 
@@ -59,7 +58,7 @@ class IndexChanges(Struct):
         if not (self.new or self.gone or self.folders or self.lost_folders):
             return
         with index_file.transaction(database):
-            index_file.forget(database, self.gone)
+            thread_rows.forget(database, self.gone)
             database.executemany(
                 "INSERT OR REPLACE INTO threads (archived, stamp, id, known, inode, size, changed, moved, started)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -122,7 +121,9 @@ def _compare(
             continue
         name = parse_rollout_name(file_name)
         if name is not None and name.stamp.startswith(folder.day):
-            found.new.append((archived, name.stamp, name.conversation_id, index_file.UNREAD, *astuple(state)))
+            found.new.append(
+                (archived, name.stamp, name.conversation_id, thread_rows.UNREAD, *astuple(state))
+            )
     found.gone += [(archived, name[rollout_files.STAMP], name[rollout_files.ID]) for name in known]
 
 
@@ -131,13 +132,13 @@ def _look_at_unused(
 ) -> None:
     rows = database.execute(
         "SELECT stamp, id, inode, size, changed, moved FROM threads"
-        f" WHERE archived = ? AND changed > ? AND known = {index_file.HIDDEN}",
+        f" WHERE archived = ? AND changed > ? AND known = {thread_rows.HIDDEN}",
         (archived, since_ns),
     ).fetchall()
     for stamp, id, *before in rows:
         state = file_state(stored_path(home, RolloutName(stamp, ConversationId(id)), archived=archived))
         if state is not None and state != FileState(*before):
-            found.new.append((archived, stamp, id, index_file.UNREAD, *astuple(state)))
+            found.new.append((archived, stamp, id, thread_rows.UNREAD, *astuple(state)))
 
 
 def _files(folder: rollout_files.RolloutFolder) -> Iterator[tuple[str, FileState]]:
@@ -183,15 +184,17 @@ class ThreadIndex:
         self,
         home: Path,
         now: Callable[[], float],
+        file: index_file.IndexFile | None = None,
         newest: Callable[[Path, bool], Mapping[str, Path]] = lambda home, archived: rollout_files.NO_SEGMENTS,
     ) -> None:
-        """Open the index of a home. `now` returns seconds since 1970. `newest` returns the newest files of the
+        """Open the index of a home. `now` returns seconds since 1970. `file` is the index of the home, if others use it
+        in this process. `newest` returns the newest files of the
         conversations that have several files, by conversation id; its second argument says whether those in the archive
         are wanted.
         """
         self._home, self._now, self._newest = home, now, newest
-        self._file = index_file.IndexFile(home)
-        self._mutex = threading.RLock()
+        self._file = file or index_file.IndexFile(home)
+        self._mutex = self._file.mutex
         self._last_look: dict[tuple[int, bool], tuple[float, float]] = {}
         """End and duration of the last check of all files, in seconds, by generation of the index and by whether it was
         the archive.
@@ -217,7 +220,7 @@ class ThreadIndex:
 
         Raises IndexReplaced and `sqlite3.Error`.
         """
-        return self._held(request, start, index_file.IndexQuery.of(self._with_links(request), named), CHUNK)
+        return self._held(request, start, thread_rows.IndexQuery.of(self._with_links(request), named), CHUNK)
 
     def _with_links(self, request: ListRequest) -> ListRequest:
         """Return the request with additional names of the wanted folders: those that lead there by links. Raises
@@ -227,7 +230,7 @@ class ThreadIndex:
         if wanted is None:
             return request
         with self._mutex:
-            stored = index_file.stored_folders(self._file.connection())
+            stored = thread_rows.stored_folders(self._file.connection())
         linked = (each for each in stored if each not in wanted and real_path(each) in wanted)
         return replace(request, filter=replace(request.filter, cwds=frozenset((*wanted, *linked))))
 
@@ -240,7 +243,7 @@ class ThreadIndex:
         Of the filter, only the sources are used. Raises IndexReplaced and `sqlite3.Error`.
         """
         return self._held(
-            request, start, index_file.IndexQuery.of_messages(request, term, also), SEARCHED, messages=True
+            request, start, thread_rows.IndexQuery.of_messages(request, term, also), SEARCHED, messages=True
         )
 
     def read_ahead(self, count: int, *, messages: bool = False) -> bool:
@@ -255,7 +258,7 @@ class ThreadIndex:
             if (self._file.generation, False) not in self._last_look:
                 self._look(archived=False, first_page=True, by_change=False)
             database = self._file.connection()
-            entries = index_file.unread(database, count, messages=messages)
+            entries = thread_rows.unread(database, count, messages=messages)
             found = self._hold_against_files(database, entries)
             if messages:
                 self._messages(database, entries, found)
@@ -265,7 +268,7 @@ class ThreadIndex:
         self,
         request: ListRequest,
         start: ListStart | None,
-        query: index_file.IndexQuery,
+        query: thread_rows.IndexQuery,
         chunk: int,
         *,
         messages: bool = False,
@@ -312,18 +315,18 @@ class ThreadIndex:
 
     # --- looking at files, with the mutex held
     def _hold_against_files(
-        self, database: sqlite3.Connection, entries: Sequence[index_file.IndexedThread]
+        self, database: sqlite3.Connection, entries: Sequence[thread_rows.IndexedThread]
     ) -> list[StoredThread | None]:
         """Return the threads of these entries from their files; None for a file that is gone or not shown."""
         found: list[StoredThread | None] = []
-        read: list[tuple[index_file.IndexedThread, FileState | None, StoredThread | None]] = []
+        read: list[tuple[thread_rows.IndexedThread, FileState | None, StoredThread | None]] = []
         newest = {archived: self._newest(self._home, archived) for archived in {e.archived for e in entries}}
         for entry in entries:
             path = stored_path(self._home, entry.name, archived=entry.archived)
             path = newest[entry.archived].get(entry.name.conversation_id, path)
             state, stored = file_state(path), None
-            if state is not None and state == entry.state and entry.known == index_file.SHOWN:
-                stored = index_file.from_summary(entry.summary or "", path, state)
+            if state is not None and state == entry.state and entry.known == thread_rows.SHOWN:
+                stored = thread_rows.from_summary(entry.summary or "", path, state)
             if stored is None:
                 stored = None if state is None else _read(path)
                 read.append((entry, state if stored is None else stored.state, stored))
@@ -332,22 +335,22 @@ class ThreadIndex:
             with index_file.transaction(database):
                 for entry, state, stored in read:
                     if state is None:
-                        index_file.forget(database, [entry.row_key])
+                        thread_rows.forget(database, [entry.row_key])
                     else:
-                        index_file.note(database, entry.row_key, state, stored)
+                        thread_rows.note(database, entry.row_key, state, stored)
         return found
 
     def _messages(
         self,
         database: sqlite3.Connection,
-        entries: Sequence[index_file.IndexedThread],
+        entries: Sequence[thread_rows.IndexedThread],
         found: Sequence[StoredThread | None],
     ) -> list[str]:
         """Return the messages of these threads; an empty text for one that is gone."""
         texts: list[str] = []
-        read: list[tuple[index_file.Key, str]] = []
+        read: list[tuple[thread_rows.Key, str]] = []
         for entry, stored in zip(entries, found, strict=True):
-            messages = "" if stored is None else index_file.messages_of(database, entry.row_key)
+            messages = "" if stored is None else thread_rows.messages_of(database, entry.row_key)
             if messages is None and stored is not None:
                 messages = _read_messages(stored.path)
                 read.append((entry.row_key, messages))
@@ -355,7 +358,7 @@ class ThreadIndex:
         if read:
             with index_file.transaction(database):
                 for key, messages in read:
-                    index_file.note_messages(database, key, messages)
+                    thread_rows.note_messages(database, key, messages)
         return texts
 
 

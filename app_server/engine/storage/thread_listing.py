@@ -30,6 +30,7 @@ from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.real_path import real_path
 
 if TYPE_CHECKING:
+    from app_server.engine.storage.index_file import IndexFile
     from app_server.engine.storage.thread_index import ThreadIndex
 
 log = logging.getLogger(__name__)
@@ -54,11 +55,21 @@ class TooManyPassedBy(Exception):
 class ThreadLists:
     """Lists of the threads of one home. All methods block. Thread-safe."""
 
-    def __init__(self, home: Path, notes: MetadataStore, now: Callable[[], float]) -> None:
-        """Begin with an empty cache. `now` returns seconds since 1970."""
+    def __init__(
+        self,
+        home: Path,
+        notes: MetadataStore,
+        now: Callable[[], float],
+        file: Lazy[IndexFile] | None = None,
+    ) -> None:
+        """Begin with an empty cache. `now` returns seconds since 1970. `file` is the index of the home, if others in
+        this process use it.
+        """
         self._home, self.notes = home, notes
         self._names = FolderNames(now)
-        self.index: Lazy[ThreadIndex] = Lazy(lambda: thread_index.ThreadIndex(home, now, self._names.newest))
+        self.index: Lazy[ThreadIndex] = Lazy(
+            lambda: thread_index.ThreadIndex(home, now, file.get() if file else None, self._names.newest)
+        )
         """Index of threads, loaded on first use: few lists need it."""
         self.reads_ahead = False
         """Whether a caller is calling `read_ahead` in a loop."""

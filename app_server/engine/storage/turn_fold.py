@@ -24,25 +24,26 @@ from app_server_protocol.values import replace
 class ItemIds(Struct):
     """Maps the ids of items to ids that are unique in the conversation."""
 
-    _times: dict[str, int] = msgspec.field(default_factory=dict)
+    times: dict[str, int] = msgspec.field(default_factory=dict)
+    """How often an item began under each id; 1 for a unique id that was made of another one."""
     _open: dict[str, str] = msgspec.field(default_factory=dict)
 
     def copy(self) -> ItemIds:
-        return ItemIds(dict(self._times), dict(self._open))
+        return ItemIds(dict(self.times), dict(self._open))
 
     def __contains__(self, id: str) -> bool:
         """Return whether an item has this unique id."""
-        return id in self._times
+        return id in self.times
 
     def begin(self, id: str) -> str:
         """Return the unique id of an item that begins under `id`."""
-        times = self._times.get(id, 0) + 1
+        times = self.times.get(id, 0) + 1
         unique = id if times == 1 else f"{id}-{times}"
-        while times > 1 and unique in self._times:  # another item has that id of its own
+        while times > 1 and unique in self.times:  # another item has that id of its own
             times += 1
             unique = f"{id}-{times}"
-        self._times[id] = times
-        self._times.setdefault(unique, 1)
+        self.times[id] = times
+        self.times.setdefault(unique, 1)
         self._open[id] = unique
         return unique
 
@@ -63,7 +64,7 @@ class ItemIds(Struct):
     def forget(self, unique: Iterable[str]) -> None:
         """Forget items by their unique ids."""
         for id in unique:
-            self._times.pop(id, None)
+            self.times.pop(id, None)
 
     def pass_over(self, gone: Iterable[SessionEvent | TurnRenamed]) -> None:
         """Count the items of reverted events: these items have been shown under their ids."""

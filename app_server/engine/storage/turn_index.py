@@ -1,7 +1,7 @@
 """Index of the turns of a rollout, so that some turns can be read without the others, or the thread be cut between two.
 
-The index is made by one pass over the file and cached. It is continued when the file has grown, because rollouts are
-append-only. For each turn it has these facts:
+The index is made by one pass over the file and cached; that of a long file is saved, too (`saved_turns`). It is
+continued when the file has grown, because rollouts are append-only. For each turn it has these facts:
 
 1. the offset of the turn's first line, and the state of the decoder there;
 2. the offset after the last line about the turn;
@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -32,9 +33,14 @@ from app_server.engine.storage.record import (
 from app_server.engine.storage.reverts import LOOKS_BACK, find_reverts, first_line_of_turn
 from app_server.engine.storage.segments import opened_whole
 from app_server.engine.storage.turn_fold import ItemIds
+from app_server.engine.storage.turn_places import FileId, TurnPlace, TurnSnapshot, is_due, may_be_saved
+from app_server.engine.support.lazy import Lazy
 from app_server_protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
 from app_server_protocol.engine.items import UserMessage
 from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.storage.saved_turns import SavedTurns
 
 KEPT = 8
 """Maximum number of files whose indexes are cached. This is a choice: a client pages through a few threads at a time.
@@ -50,27 +56,6 @@ _BEGINNING = OF_TURNS | CALLS
 """Names of the records with which a turn may begin."""
 _WITHIN = DecoderState()
 """State before a line with which no turn begins. It is never used."""
-
-
-class TurnPlace(Struct):
-    id: str
-    number: int
-    begin: int
-    """Offset of the first line about the turn."""
-    state: DecoderState
-    """State of the decoder before that line."""
-    end: int = 0
-    """Offset after the last line about the turn."""
-    items: list[str] = msgspec.field(default_factory=list)
-    """Ids of the turn's items, unique in the conversation."""
-    implicit: bool = False
-    """Whether the file has no line for the beginning of the turn."""
-    names: tuple[str, ...] = ()
-    """Ids that lines after the first one gave the turn; the last id counts."""
-    of_user: bool = False
-    """Whether the turn has a message of the user."""
-    to_the_end: bool = False
-    """Whether the end of the file ends the turn, or an item of it."""
 
 
 class TurnPlaces(Struct, frozen=True):
@@ -103,6 +88,36 @@ class TurnIndex(Struct):
             conversation_id,
             reverted_lines=reverted_lines or RevertedRanges(),
             _decoder=RolloutDecoder(conversation_id),
+        )
+
+    @classmethod
+    def of_snapshot(cls, conversation_id: str, saved: TurnSnapshot) -> TurnIndex:
+        """Return an index that goes on from a snapshot."""
+        times = {item: 1 for place in saved.places for item in place.items} | {**saved.times}
+        return cls(
+            conversation_id,
+            saved.lines,
+            saved.size,
+            RevertedRanges.of(saved.reverted_lines),
+            {place.id: place for place in saved.places},
+            RolloutDecoder.at(conversation_id, saved.state),
+            ItemIds(times),
+        )
+
+    def snapshot(self, sample: bytes) -> TurnSnapshot | None:
+        """Return what is needed to go on from the last line; None if more is open there than a snapshot has."""
+        if self.lines in self.reverted_lines or not self._decoder.is_settled:
+            return None
+        known = {item for place in self.places for item in place.items}
+        times = {id: times for id, times in self.ids.times.items() if times != 1 or id not in known}
+        return TurnSnapshot(
+            self.lines,
+            self.size,
+            self._decoder.state(),
+            self.places,
+            self.reverted_lines.bounds(),
+            times,
+            sample,
         )
 
     @property
@@ -180,11 +195,21 @@ class TurnIndex(Struct):
             self._places = {each.id: each for each in (named if one is place else one for one in self.places)}
 
 
+class _Kept(Struct):
+    index: TurnIndex
+    sample: bytes = b""
+    """Bytes of the file at its begin and where the index ends."""
+    saved_size: int = 0
+    """Size of the part of the file whose turns are saved, in bytes."""
+
+
 class TurnIndexes:
     """Cache of the indexes of the files that were read last. Thread-safe."""
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[int, int], tuple[TurnIndex, bytes]] = OrderedDict()
+    def __init__(self, saved: Lazy[SavedTurns] | None = None) -> None:
+        """Begin with an empty cache. `saved` has the turns of long files; None if nothing is saved."""
+        self._kept: OrderedDict[FileId, _Kept] = OrderedDict()
+        self._saved = saved
         self._lock = Lock()
 
     def of(
@@ -196,7 +221,8 @@ class TurnIndexes:
         status = os.fstat(fd)
         key = (status.st_dev, status.st_ino)
         with self._lock:
-            index = self._known(fd, key, status.st_size, conversation_id)
+            kept = self._known(fd, status, conversation_id)
+            index, known_size = kept.index, kept.index.size
             behind = raw_lines(fd, index.lines, index.size, status.st_size)
             reverts = find_reverts(behind, index.reverted_lines, fd)
             if reverts is not None:
@@ -207,28 +233,59 @@ class TurnIndexes:
                     index.take(raw)
                 else:
                     rest.append(raw)
-            self._keep(fd, key, index)
+            self._keep(key, _Kept(index, _sample(fd, index.size), kept.saved_size))
+            if index.size != known_size:
+                self._save(status, conversation_id)
             number, end = (rest[-1].number + 1, rest[-1].end) if rest else (index.lines, index.size)
             behind_end = tuple(lines_behind(number, end, leftover))
             return TurnPlaces(
                 index.closed([*rest, *behind_end], is_open=is_open), index.reverted_lines, behind_end
             )
 
-    def _known(self, fd: int, key: tuple[int, int], size: int, conversation_id: str) -> TurnIndex:
-        index, sample = self._kept.pop(key, (None, b""))
-        if (
-            index is not None
-            and index.conversation_id == conversation_id
-            and index.size <= size
-            and sample == _sample(fd, index.size)
-        ):
-            return index
-        return TurnIndex.empty(conversation_id)
+    def forget(self, fd: int) -> None:
+        """Forget the index of an open file, also the one that is saved: it does not fit the file."""
+        status = os.fstat(fd)
+        with self._lock:
+            self._kept.pop((status.st_dev, status.st_ino), None)
+            if self._is_saved(status) and self._saved is not None:
+                self._saved.get().forget((status.st_dev, status.st_ino))
 
-    def _keep(self, fd: int, key: tuple[int, int], index: TurnIndex) -> None:
-        self._kept[key] = (index, _sample(fd, index.size))
+    # --- with the lock held
+    def _known(self, fd: int, status: os.stat_result, conversation_id: str) -> _Kept:
+        """Return the index that is cached or saved, if it is of this file; else an empty one."""
+        key = (status.st_dev, status.st_ino)
+        kept = self._kept.pop(key, None)
+        if kept is None and self._is_saved(status) and self._saved is not None:
+            saved = self._saved.get().load(key, conversation_id)
+            if saved is not None:
+                kept = _Kept(TurnIndex.of_snapshot(conversation_id, saved), saved.sample, saved.size)
+        if (
+            kept is not None
+            and kept.index.conversation_id == conversation_id
+            and kept.index.size <= status.st_size
+            and kept.sample == _sample(fd, kept.index.size)
+        ):
+            return kept
+        return _Kept(TurnIndex.empty(conversation_id))
+
+    def _is_saved(self, status: os.stat_result) -> bool:
+        """Return whether the turns of a file may be saved: it is long, and has a name."""
+        return self._saved is not None and may_be_saved(status.st_size) and status.st_nlink > 0
+
+    def _keep(self, key: FileId, kept: _Kept) -> None:
+        self._kept[key] = kept
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
+
+    def _save(self, status: os.stat_result, conversation_id: str) -> None:
+        """Save the index of a file if it is due."""
+        kept = self._kept[status.st_dev, status.st_ino]
+        if self._saved is None or not self._is_saved(status) or not is_due(kept.index.size, kept.saved_size):
+            return
+        snapshot = kept.index.snapshot(kept.sample)
+        if snapshot is not None:
+            self._saved.get().save((status.st_dev, status.st_ino), conversation_id, snapshot)
+            kept.saved_size = snapshot.size
 
 
 def _sample(fd: int, size: int) -> bytes:

@@ -7,13 +7,13 @@ valid while the conversation continues.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from app_server.engine.storage.conversation_fold import ConversationFold
 from app_server.engine.storage.decode import RolloutDecoder
@@ -25,12 +25,20 @@ from app_server.engine.storage.record import RevertedRanges, read_record
 from app_server.engine.storage.reverts import find_reverts
 from app_server.engine.storage.segments import opened_whole
 from app_server.engine.storage.turn_fold import ItemIds, TurnFold, WholeHistory
-from app_server.engine.storage.turn_index import TurnIndexes, TurnPlace, TurnPlaces
+from app_server.engine.storage.turn_index import TurnIndexes, TurnPlaces
+from app_server.engine.storage.turn_places import TurnPlace
 from app_server_protocol.engine.events import SessionEvent, TurnRecord, TurnRenamed
 from app_server_protocol.engine.items import EnteredReview, UserMessage
 from app_server_protocol.values import replace
 
 NO_TURNS: Final = TurnPlaces((), RevertedRanges())
+
+
+Result = TypeVar("Result")
+
+
+class IndexMismatch(Exception):
+    """The file has other turns or items than its index says."""
 
 
 class TurnHistory:
@@ -58,7 +66,9 @@ class TurnHistory:
         return self._fd is not None
 
     def all_turns(self) -> tuple[TurnRecord, ...]:
-        return self._records(self._ids) if self._running is not None else self.whole().turns
+        if self._running is None:
+            return self.whole().turns
+        return self._checked(lambda: self._records(self._ids))
 
     def whole(self) -> WholeHistory:
         """Return all stored turns, and the ids of all items. The file is read from beginning to end without the index,
@@ -101,13 +111,20 @@ class TurnHistory:
 
     def turns(self, request: PageRequest) -> Page[TurnRecord]:
         """Return a page of turns. Raises `InvalidCursor`."""
-        chosen = choose(self._ids, request)
-        return with_rows(chosen, self._records(chosen.rows))
+
+        def read() -> Page[TurnRecord]:
+            chosen = choose(self._ids, request)
+            return with_rows(chosen, self._records(chosen.rows))
+
+        return self._checked(read)
 
     def items(self, request: PageRequest, turn_id: str | None = None) -> Page[ItemRow]:
         """Return a page of the items of all turns, or of one turn; an empty page if there is no such turn. Raises
         `InvalidCursor`.
         """
+        return self._checked(lambda: self._items(request, turn_id))
+
+    def _items(self, request: PageRequest, turn_id: str | None) -> Page[ItemRow]:
         if turn_id is not None and turn_id not in self._places:
             return Page(())
         turns = self._ids if turn_id is None else (turn_id,)
@@ -116,6 +133,19 @@ class TurnHistory:
         records = self._records(tuple(dict.fromkeys(where[item] for item in chosen.rows)))
         ended = {each.item.id: each for record in records for each in record.items}
         return with_rows(chosen, tuple(ItemRow(where[item], ended[item]) for item in chosen.rows))
+
+    def _checked(self, read: Callable[[], Result]) -> Result:
+        """Return the result of `read`; of a second call with a new index, if the index does not fit the file. A program
+        may have changed the file in its middle, where nothing is compared.
+        """
+        try:
+            return read()
+        except IndexMismatch:
+            if self._fd is not None:
+                self._indexes.forget(self._fd)
+            for each in ("_stored", "_places"):
+                self.__dict__.pop(each, None)
+            return read()
 
     def _item_ids(self, turn_id: str) -> Sequence[str]:
         place = self._places[turn_id]
@@ -151,7 +181,10 @@ class TurnHistory:
         if any(place.to_the_end for place in places):
             fold.apply_all(decoder.finish(is_open=self._is_open))
         records = {record.id: record for record in fold.turns}
-        return {place.id: _with_ids(records[place.id], place.items) for place in places}
+        try:
+            return {place.id: _with_ids(records[place.id], place.items) for place in places}
+        except (KeyError, ValueError):
+            raise IndexMismatch from None
 
 
 @contextmanager

@@ -215,7 +215,7 @@ def test_turns_are_those_of_pages_where_lines_were_taken_back(tmp_path: Path, he
         assert reopened.stored.turns == history.whole()
         [turn] = history.turns(PageRequest()).rows
         assert history.whole().turns == (turn,)
-        assert len(history.whole().ids._times) == 4, "also those that were taken back"
+        assert len(history.whole().ids.times) == 4, "also those that were taken back"
 
 
 def test_what_a_crash_left_over_is_copied_with_its_outputs_and_stays_where_it_was(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from app_server.engine.storage import index_file
+from app_server.engine.storage import index_file, thread_rows
 from app_server.engine.storage.index_file import FILE_NAME, VERSION, IndexFile
 from app_server.engine.storage.pagination import ListKey, ListRequest, ListStart, StoredHead, ThreadFilter
 from app_server.engine.storage.rollout_names import RolloutName, stored_path
@@ -83,8 +83,8 @@ def key(n: int, archived: int = 0) -> tuple[int, str, str]:
 
 def put(database: sqlite3.Connection, n: int, stored: StoredThread | None, *, archived: int = 0) -> None:
     state = FileState(1, 2, 1000 + n, 4) if stored is None else stored.state
-    IndexChanges(new=[(*key(n, archived), index_file.UNREAD, *astuple(state))]).store(database)
-    index_file.note(database, key(n, archived), state, stored)
+    IndexChanges(new=[(*key(n, archived), thread_rows.UNREAD, *astuple(state))]).store(database)
+    thread_rows.note(database, key(n, archived), state, stored)
 
 
 def rows(database: sqlite3.Connection, select: str = "id, known FROM threads") -> list[tuple[object, ...]]:
@@ -94,19 +94,19 @@ def rows(database: sqlite3.Connection, select: str = "id, known FROM threads") -
 # --- rows
 @given(threads)
 def test_a_thread_is_read_as_it_was_noted(stored: StoredThread) -> None:
-    assert index_file.from_summary(index_file.to_summary(stored), PATH, STATE) == stored
+    assert thread_rows.from_summary(thread_rows.to_summary(stored), PATH, STATE) == stored
 
 
 @pytest.mark.parametrize(
-    "summary", ["", "{", "{}", "[]", "5", "null", index_file.to_summary(thread())[:-1] + ",1]"]
+    "summary", ["", "{", "{}", "[]", "5", "null", thread_rows.to_summary(thread())[:-1] + ",1]"]
 )
 def test_what_was_not_noted_by_this_index_is_none(summary: str) -> None:
-    assert index_file.from_summary(summary, PATH, STATE) is None
+    assert thread_rows.from_summary(summary, PATH, STATE) is None
 
 
 @given(st.text())
 def test_text_is_cleaned_of_what_the_database_cannot_hold(text: str) -> None:
-    cleaned = index_file.clean(text)
+    cleaned = thread_rows.clean(text)
     assert len(cleaned) == len(text)
     database = sqlite3.connect(":memory:")
     assert database.execute("SELECT ?, instr(?, ?)", (cleaned, cleaned, cleaned)).fetchone()[0] == cleaned
@@ -115,9 +115,9 @@ def test_text_is_cleaned_of_what_the_database_cannot_hold(text: str) -> None:
 
 def test_the_columns_that_are_searched() -> None:
     stored = thread(source={"subagent": "review"}, provider="p\0", cwd="/a//b/", preview="ÄB" + "x" * 20_000)
-    source, provider, cwd, text = index_file.columns(stored)
+    source, provider, cwd, text = thread_rows.columns(stored)
     assert (source, provider, cwd, text[:2]) == ("subagent_review", "p ", "/a/b", "äb")
-    assert len(text) == index_file.SEARCHED_CHARACTERS
+    assert len(text) == thread_rows.SEARCHED_CHARACTERS
 
 
 # --- queries
@@ -127,7 +127,7 @@ def test_a_place_beyond_all_times_is_no_error(database: sqlite3.Connection) -> N
     put(database, 1, thread(1))
     start = ListStart(ListKey("9" * 20, conversation_id(1)), included=False)
     wanted = ThreadFilter(sources=frozenset({"cli"}), default_provider="default")
-    query = index_file.IndexQuery.of(ListRequest(filter=wanted, by_change=True), ())
+    query = thread_rows.IndexQuery.of(ListRequest(filter=wanted, by_change=True), ())
     assert [entry.name.conversation_id for entry in query.fetch(database, start, 100)] == [conversation_id(1)]
 
 
@@ -193,7 +193,7 @@ def test_a_file_without_a_message_that_was_used_lately_is_looked_at(
     for n, path in ((1, lately), (2, long_ago)):
         state = file_state(path)
         assert state is not None
-        index_file.note(database, key(n), state, None)
+        thread_rows.note(database, key(n), state, None)
     assert changes(database, tmp_path) == []
     lately.write_text("the first turn")
     long_ago.write_text("the first turn")

@@ -14,13 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.engine.storage import turn_places
 from app_server.engine.storage.decode import RolloutDecoder
+from app_server.engine.storage.index_file import IndexFile
 from app_server.engine.storage.line_reader import raw_lines
 from app_server.engine.storage.pagination import Anchor, InvalidCursor, Page, PageRequest, parse_cursor
 from app_server.engine.storage.record import REVERTED, StoredRecord, read_record
+from app_server.engine.storage.saved_turns import SavedTurns
 from app_server.engine.storage.turn_fold import TurnFold
 from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import TurnHistory, open_history
+from app_server.engine.support.lazy import Lazy
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, SessionEvent, TurnRecord
 from app_server_protocol.engine.items import (
@@ -165,6 +169,23 @@ def test_an_index_is_continued_when_the_file_grows(
         for cut in [*cuts, len(data)]:
             with path.open("ab") as file:
                 file.write(data[path.stat().st_size : cut])
+            with open_history(path, THREAD, indexes) as history:
+                check(history, whole(data[:cut]), limit, newest_first=newest_first)
+
+
+@given(files, st.data(), st.integers(1, 4), st.booleans())
+def test_a_saved_index_is_continued_by_another_server_when_the_file_has_grown(
+    data: bytes, draw: st.DataObject, limit: int, newest_first: bool
+) -> None:
+    cuts = sorted(draw.draw(st.lists(st.integers(0, len(data)), max_size=3)))
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(turn_places, "MIN_BYTES", 0)
+        patched.setattr(turn_places, "GROWTH", 2**62)
+        path = Path(folder) / "r.jsonl"
+        for cut in [*cuts, len(data)]:
+            with path.open("ab") as file:
+                file.write(data[path.stat().st_size : cut])
+            indexes = TurnIndexes(Lazy(lambda: SavedTurns(Lazy(lambda: IndexFile(Path(folder))))))
             with open_history(path, THREAD, indexes) as history:
                 check(history, whole(data[:cut]), limit, newest_first=newest_first)
 
