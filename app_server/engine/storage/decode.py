@@ -82,7 +82,7 @@ class _OpenReasoning(Struct):
         return replace(self, summary=[*self.summary], content=[*self.content])
 
 
-class DecoderState(Struct, frozen=True):
+class DecoderState(Struct, frozen=True, array_like=True):
     """State of a decoder before the first line of a turn, with which the turn can be decoded alone."""
 
     turn: str | None = None

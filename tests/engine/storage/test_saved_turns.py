@@ -19,7 +19,9 @@ from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import open_history
 from app_server.engine.support.lazy import Lazy
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnRecord
+from app_server_protocol.engine.items import ExitedReview, item_to_value
 from tests.engine.storage.test_turn_index import META, THREAD, begin, encoded, end, image, reverted, said
 
 TURNS = 40
@@ -90,6 +92,9 @@ def test_a_server_that_starts_reads_only_what_was_appended_since_a_page(
     assert set(lines_read) == {*range(4 * TURNS + 6, 4 * TURNS + 10)}
     assert after[1:] == before
     assert after[0].items[-1].item.id == f"i-{TURNS + 2}", "the item of the reverted turn has its id for ever"
+    with path.open("ab") as file:
+        file.write(encoded(reverted(4 * TURNS + 6)))
+    assert page(path, server(path)) == before
 
 
 def test_turns_are_saved_again_when_much_was_appended(path: Path, lines_read: list[int]) -> None:
@@ -104,18 +109,32 @@ def test_turns_are_saved_again_when_much_was_appended(path: Path, lines_read: li
     assert len(set(lines_read)) < 20 * 4, "some of them were saved"
 
 
-def test_what_is_open_is_not_saved(path: Path) -> None:
-    call = {
-        "line": "response_item",
-        "type": "function_call",
-        "name": "shell",
-        "arguments": "{}",
-        "call_id": "c",
-    }
+CALL = {"line": "response_item", "type": "function_call", "name": "shell", "arguments": "{}", "call_id": "c"}
+OUTPUT = {**CALL, "type": "function_call_output", "output": "done"}
+REVIEW = item_to_value(ExitedReview("e", None))
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        [said("a command"), CALL],
+        [said("a command"), CALL, OUTPUT],
+        [said("a question"), {"type": "agent_reasoning", "text": "a thought"}],
+        [said("an item before its call"), {"type": "turn_item", "item": image("c", "")["item"]}],
+        [begin("r"), {"type": "turn_item", "turn_id": "r", "item": REVIEW}],
+        [begin("n"), said("announced", item_id="n")],
+    ],
+    ids=["call", "output", "reasoning", "item", "review", "announced"],
+)
+def test_what_is_open_is_not_saved_until_it_has_ended(path: Path, opened: list[Json]) -> None:
     with path.open("ab") as file:
-        file.write(encoded(said("a command")) + encoded(call))
+        file.write(b"".join(map(encoded, opened)))
     page(path, server(path))
     assert saved(path) == []
+    with path.open("ab") as file:
+        file.write(turn("next"))
+    page(path, server(path))
+    assert len(saved(path)) == 1
 
 
 def test_a_file_that_was_changed_in_its_middle_is_read_anew(path: Path, lines_read: list[int]) -> None:
