@@ -214,6 +214,17 @@ class ThreadIndex:
                     self._file.replace(error)
         return ask(self)
 
+    def unless_busy(self, ask: Callable[[ThreadIndex], Result]) -> Result | None:
+        """Return the result of `ask`; None if another thread uses the index, or if it is in memory or cannot be
+        used.
+        """
+        if not self._mutex.acquire(blocking=False):
+            return None
+        try:
+            return None if self._file.in_memory else self.retried(ask)
+        finally:
+            self._mutex.release()
+
     def candidates(self, request: ListRequest, start: ListStart | None, named: Sequence[str]) -> Candidates:
         """Yield threads in the order of the request: more than what matches, but never less. `named`: ids of threads
         whose names match the search.
@@ -277,7 +288,7 @@ class ThreadIndex:
         with self._mutex:
             self._look(
                 archived=request.archived,
-                first_page=request.cursor is None,
+                first_page=request.cursor is None and not request.follows_names,
                 by_change=request.by_change
                 and not messages,  # a client that searches changes its filters often
             )
@@ -327,7 +338,8 @@ class ThreadIndex:
             state, stored = file_state(path), None
             if state is not None and state == entry.state and entry.known == thread_rows.SHOWN:
                 stored = thread_rows.from_summary(entry.summary or "", path, state)
-            if stored is None:
+            is_hidden = state is not None and state == entry.state and entry.known == thread_rows.HIDDEN
+            if stored is None and not is_hidden:
                 stored = None if state is None else _read(path)
                 read.append((entry, state if stored is None else stored.state, stored))
             found.append(stored)

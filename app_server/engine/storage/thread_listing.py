@@ -1,9 +1,9 @@
 """Pages of stored threads, in either direction, sorted by start or by last change and filtered; and pages of a
 full-text search in their messages.
 
-Files are the source of truth: every fact on a page was read from a file in its present state. If the file names give
-the order and most threads match, a page reads the heads of the files that it passes. For all other requests the index
-provides the candidates, because it has all heads. The index is loaded on first use.
+Files are the source of truth: every fact on a page was read from a file in its present state. The index provides the
+candidates, because it has all heads. It is loaded on first use. Until it has read all heads, a page whose order is that
+of the file names, and that most threads match, reads the heads of the files that it passes.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class ThreadLists:
             lambda: thread_index.ThreadIndex(home, now, file.get() if file else None, self._names.newest)
         )
         """Index of threads, loaded on first use: few lists need it."""
+        self._is_read = False
+        """Whether the index has the heads of all threads outside of the archive."""
         self.reads_ahead = False
         """Whether a caller is calling `read_ahead` in a loop."""
         self.reads_messages = False
@@ -80,17 +82,28 @@ class ThreadLists:
         """Return a page of threads. Files that cannot be read are left out. Raises InvalidCursor."""
         start = pagination.parse_list_cursor(request.cursor, by_change=request.by_change)
         noted = self.notes.read()
+        if request.follows_names and self._is_read and not request.archived:
+            page = self.index.get().unless_busy(lambda index: self._indexed(index, request, start, noted))
+            if page is not None:
+                return page
         if request.follows_names:
             try:
                 return page_of(request, self._by_names(request, start), noted)
             except TooManyPassedBy:
                 log.debug("most threads do not match; the index is asked")
+        return self.index.get().retried(lambda index: self._indexed(index, request, start, noted))
+
+    def _indexed(
+        self,
+        index: ThreadIndex,
+        request: pagination.ListRequest,
+        start: pagination.ListStart | None,
+        noted: ThreadMetadata,
+    ) -> pagination.Page[pagination.ThreadSummary]:
+        """Return a page from the index. Raises IndexReplaced and `sqlite3.Error`."""
         named = noted.named(request.filter.is_found) if request.filter.search is not None else []
-        return self.index.get().retried(
-            lambda index: page_of(
-                request, matching(request.filter, index.candidates(request, start, named), noted), noted
-            )
-        )
+        found = index.candidates(request, start, named)
+        return page_of(request, matching(request.filter, found, noted), noted)
 
     def search(
         self, request: pagination.ListRequest, term: str, loaded: Sequence[str]
@@ -113,6 +126,7 @@ class ThreadLists:
         begun = time.monotonic()
         messages = self.reads_messages
         more = self.index.get().retried(lambda index: index.read_ahead(HEADS_AHEAD, messages=messages))
+        self._is_read = self._is_read or not more
         if not more and messages == self.reads_messages:
             return None
         return (time.monotonic() - begun) * REST_AHEAD

@@ -141,6 +141,8 @@ class IndexQuery(Struct, frozen=True):
                 json_array(named),
             )
         condition = f"(known = {UNREAD} OR (known = {SHOWN} AND {' AND '.join(parts)}))"
+        if request.follows_names:  # files are not looked at otherwise: they may be shown now
+            condition = f"(known = {HIDDEN} OR {condition})"
         if wanted.included is not None:
             condition += " AND id IN (SELECT value FROM json_each(?))"
             values.append(json_array(wanted.included))

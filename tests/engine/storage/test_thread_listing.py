@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +23,7 @@ from app_server.engine.storage.rollout_names import ARCHIVED, RolloutName, parse
 from app_server.engine.storage.stored_conversations import archive_rollout, delete_rollout, unarchive_rollout
 from app_server.engine.storage.thread_index import IndexReplaced, ThreadIndex
 from app_server.engine.storage.thread_listing import ThreadLists
-from app_server.engine.storage.thread_summary import MetadataStore, read_stored_thread
+from app_server.engine.storage.thread_summary import MetadataStore, StoredThread, read_stored_thread
 from app_server_protocol.encoding import Json
 from tests.engine.storage.stored import conversation_id, raw_line
 
@@ -223,6 +224,54 @@ def test_a_thread_is_found_after_its_first_turn(tmp_path: Path, monkeypatch: pyt
     assert previews(of, search="first") == ["first words"]
 
 
+def read_all(of: ThreadLists) -> ThreadLists:
+    while of.read_ahead() is not None:
+        pass
+    return of
+
+
+def test_a_page_in_the_order_of_starts_reads_no_head_that_the_index_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write(tmp_path, n, changed=n) for n in range(3)]
+    write(tmp_path, 3, "", changed=3)
+    of = read_all(lists(tmp_path))
+    read: list[Path] = []
+
+    def counted(path: Path) -> StoredThread:
+        read.append(path)
+        return read_stored_thread(path)
+
+    monkeypatch.setattr(thread_index, "read_stored_thread", counted)
+    monkeypatch.setattr(thread_listing, "read_stored_thread", counted)
+    assert previews(of) == [f"question {n}" for n in (2, 1, 0)]
+    assert read == []
+    new, changed = write(tmp_path, 5), write(tmp_path, 3, "first words", changed=9)
+    paths[1].unlink()
+    assert previews(of) == ["question 5", "question 2", "first words", "question 0"]
+    assert sorted(read) == sorted([new, changed])
+
+
+def test_a_page_in_the_order_of_starts_does_not_wait_for_the_index(tmp_path: Path) -> None:
+    write(tmp_path, 0)
+    of = read_all(lists(tmp_path))
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with of.index.get()._mutex:
+            held.set()
+            done.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        held.wait(60)
+        assert previews(of) == ["question 0"]
+    finally:
+        done.set()
+        holder.join()
+
+
 # --- the index itself
 def test_the_index_is_private(tmp_path: Path) -> None:
     write(tmp_path, 0)
@@ -394,9 +443,15 @@ class Changes(RuleBasedStateMachine):
             path.unlink()
         self.servers[0] = lists(self.home)
 
+    @rule(server=st.integers(0, 1))
+    def read_ahead(self, server: int) -> None:
+        while self.servers[server].read_ahead() is not None:
+            pass
+
     @invariant()
     def both_list_what_is_there(self) -> None:
         requests: list[dict[str, Json]] = [
+            {},
             {"search": "one"},
             {"by_change": True},
             {"archived": True, "search": "o"},
