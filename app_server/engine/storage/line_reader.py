@@ -68,7 +68,7 @@ def raw_lines(fd: int, number: int = 0, begin: int = 0, end: int | None = None) 
     carried, place, size = 0, begin, FIRST_BYTES
     while place < end and (chunk := os.pread(fd, min(size, end - place), place)):
         place += len(chunk)
-        size = CHUNK_BYTES
+        size = min(size * 4, CHUNK_BYTES)
         *whole, rest = chunk.split(b"\n")
         if carried and whole:
             carried += len(whole[0])
