@@ -1,8 +1,8 @@
-"""A strict MCP server of the revision 2026-07-28 alone: `modern_mcp_server.py stdio|http [LOG]`.
+"""A strict MCP server of the revision 2026-07-28 alone: `modern_mcp_server.py stdio|http [LOG] [announces]`.
 
 It refuses the handshake and a request without its stamp; over HTTP also a session id, a GET, a notification, and
 headers that do not fit the body. It is a script of its own and imports nothing of the program under test. It writes
-what it received to LOG. With `http` it prints its port.
+what it received to LOG. With `http` it prints its port. With `announces` it tells clients that its tools have changed.
 """
 
 import base64
@@ -77,7 +77,8 @@ class ModernServer:
 
     def __init__(self, log: str = "", versions: tuple[str, ...] = (VERSION,)) -> None:
         self.log, self.versions = log, versions
-        self.rounds: dict[str, int] = {}
+        self.announces = False
+        self.grown = threading.Event()
         self._lock = threading.Lock()
 
     def note(self, **entry: Any) -> None:
@@ -99,7 +100,10 @@ class ModernServer:
                 return {
                     "resultType": "complete",
                     "supportedVersions": list(self.versions),
-                    "capabilities": {"tools": {}, "resources": {}},
+                    "capabilities": {
+                        "tools": {"listChanged": True} if self.announces else {},
+                        "resources": {},
+                    },
                     "cacheScope": "private",
                     "ttlMs": 0,
                     "_meta": {f"{META}serverInfo": {"name": "strict", "version": "7"}},
@@ -116,6 +120,19 @@ class ModernServer:
             case "resources/read":
                 return self.read(params)
         raise Refused(-32601, f"no method {method}", status=404)
+
+    def listen(self, message: dict[str, Any], headers: dict[str, str] | None) -> Iterator[dict[str, Any]]:
+        """Yield the notifications for a client that listens, until the tools have changed."""
+        self.check_stamp(message["params"])
+        if headers is not None:
+            self.check_headers(message, headers)
+        if message["params"]["notifications"] != {"toolsListChanged": True}:
+            raise Refused(-32602, "asks for more than it uses")
+        meta = {"_meta": {f"{META}subscriptionId": message["id"]}}
+        accepted = {"notifications": {"toolsListChanged": True}, **meta}
+        yield {"method": "notifications/subscriptions/acknowledged", "params": accepted}
+        self.grown.wait(20)
+        yield {"method": "notifications/tools/list_changed", "params": meta}
 
     def check_stamp(self, params: dict[str, Any]) -> None:
         meta = params.get("_meta")
@@ -149,6 +166,7 @@ class ModernServer:
     def tools(self) -> list[dict[str, Any]]:
         names = ("echo", "hang", "die", "picture", "progress", "endless", "dies-asking", "changed", *ROUNDS)
         tools = [{"name": name, "inputSchema": TEXT} for name in names]
+        tools += [{"name": "grow" if not self.grown.is_set() else "grown", "inputSchema": TEXT}]
         tools += [{"name": "échö tool", "inputSchema": TEXT}]
         tools += [{"name": "route", "inputSchema": ROUTED}, {"name": "wrong", "inputSchema": MARKED_WRONG}]
         return [{**tool, "annotations": {"readOnlyHint": True}} for tool in tools]
@@ -176,6 +194,9 @@ class ModernServer:
                 if answers is not None:
                     raise Dropped
                 return {"resultType": "input_required", **ROUNDS["order"]}
+            case "grow":
+                self.grown.set()
+                return text("grown")
             case "changed":
                 raise Refused(-32020, "another tool")
             case "endless":
@@ -202,15 +223,24 @@ def decoded(value: str) -> str:
 
 def serve_stdio(server: ModernServer) -> None:
     server.note(pid=os.getpid(), env={})
+    writing = threading.Lock()
 
     def send(**message: Any) -> None:
-        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-        sys.stdout.flush()
+        with writing:
+            sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            sys.stdout.flush()
+
+    def tell(message: dict[str, Any]) -> None:
+        for event in server.listen(message, None):
+            send(**event)
 
     for line in sys.stdin:
         message = json.loads(line)
         server.note(received=message)
         if "id" not in message or "method" not in message:
+            continue
+        if message["method"] == "subscriptions/listen" and server.announces:
+            threading.Thread(target=tell, args=(message,), daemon=True).start()
             continue
         with contextlib.suppress(NeverAnswered):
             try:
@@ -236,6 +266,14 @@ def served_http(server: ModernServer, *, streams: bool = False) -> Iterator[int]
                 self.reply(400, {"error": {"code": -32600, "message": "no request"}})
                 return
             key = message["id"]
+            if message["method"] == "subscriptions/listen" and server.announces:
+                self.begin_events()
+                for event in server.listen(message, headers):
+                    self.send_event(event)
+                select.select([self.connection], [], [], 20)
+                server.note(closed=key)
+                self.close_connection = True
+                return
             try:
                 result = server.answer(message, headers)
             except Refused as refused:
@@ -257,8 +295,12 @@ def served_http(server: ModernServer, *, streams: bool = False) -> Iterator[int]
                     {"method": "notifications/progress", "params": progress},
                     {"id": key, "result": result},
                 ):
-                    self.wfile.write(f"data: {json.dumps({'jsonrpc': '2.0', **event})}\n\n".encode())
+                    self.send_event(event)
                 self.close_connection = True
+
+        def send_event(self, event: dict[str, Any]) -> None:
+            self.wfile.write(f"data: {json.dumps({'jsonrpc': '2.0', **event})}\n\n".encode())
+            self.wfile.flush()
 
         def begin_events(self) -> None:
             self.send_response(200)
@@ -300,6 +342,7 @@ def served_http(server: ModernServer, *, streams: bool = False) -> Iterator[int]
 
 def main() -> None:
     server = ModernServer(sys.argv[2] if len(sys.argv) > 2 else "")
+    server.announces = "announces" in sys.argv
     if sys.argv[1] == "stdio":
         serve_stdio(server)
         return

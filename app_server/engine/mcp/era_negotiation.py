@@ -92,6 +92,7 @@ class EraNegotiation:
         found = read_discovery(outcome.result) if isinstance(outcome, McpReply) else None
         if found is not None and MODERN_VERSION in found.versions:
             self._introduce(found.info, found.capabilities, MODERN_VERSION)
+            self._link.announces = announces_tools(found.capabilities)
             return found.versions
         self._link.is_modern, self._link.protocol_version = False, None
         if isinstance(outcome, McpError):

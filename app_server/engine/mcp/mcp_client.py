@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 
 import anyio
 import msgspec
@@ -34,6 +35,8 @@ from app_server.engine.mcp.runtime_interface import Elicit
 from app_server.engine.mcp.server_questions import DECLINED, FORM, ROOTS, ServerQuestions, TimeLimit
 from app_server.engine.mcp.tool_catalog import ServerIntroduction, ServerTool
 from app_server_protocol.encoding import Json
+
+LISTEN: Final = "subscriptions/listen"
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +129,21 @@ class McpClient:
             finally:
                 self._limits.discard(limit)
         raise McpRequestFailed(*mcp_errors.timed_out(method, seconds))
+
+    async def listen(self) -> None:
+        """Listen for changes of the tools at a server of the stateless era that announces them, for as long as it lets.
+        The tools count as changed whenever listening begins again.
+        """
+        if not (self.is_modern and self._link.announces):
+            return
+        for pause in mcp_errors.LISTENING_AGAIN:
+            try:
+                await self._result(LISTEN, {"notifications": {"toolsListChanged": True}})
+            except McpRequestFailed as error:
+                if error.code is not None or self.closed.is_set():
+                    return
+            await anyio.sleep(pause)
+            self._on_tools_changed()
 
     async def _result(self, method: str, params: Json) -> Json:
         """Return the result of one message. Raises McpRequestFailed."""

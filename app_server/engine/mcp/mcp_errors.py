@@ -69,6 +69,11 @@ DISCOVERY_SECONDS = 5.0
 REFRESH_SECONDS = 5.0
 """Timeout of a call's wait for the new list of tools, if the call made the server announce one, in seconds."""
 
+LISTENING_AGAIN = (1.0, 5.0, 30.0, 120.0, 600.0, 0.0)
+"""Delays before the client listens again for changes of tools after that broke off, in seconds. After the last one it
+listens no more.
+"""
+
 STDERR_LINES = 100
 """Number of lines of a server's stderr that are logged, at debug level. The rest is read and dropped."""
 

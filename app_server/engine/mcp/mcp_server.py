@@ -133,6 +133,7 @@ class McpServer:
                 await self._settle(client if reason is None else None, reason, first=first)
                 if reason is None:
                     group.start_soon(self._refresh, client)
+                    group.start_soon(client.listen)
                     await client.closed.wait()
                 group.cancel_scope.cancel()
         except (

@@ -42,10 +42,6 @@ ALWAYS_SENT = {"accept": "application/json, text/event-stream", "content-type": 
 USUALLY_SENT = {"user-agent": "app-server-mcp-client"}
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 FAREWELL_SECONDS = 1.0
-LISTENING_AGAIN = (1.0, 5.0, 30.0, 120.0, 600.0, 0.0)
-"""Delays before the listening stream is opened again after it broke off, in seconds. After the last one the client
-listens no more.
-"""
 
 
 class _SessionOver(Exception):
@@ -132,7 +128,7 @@ class HttpLink(McpTransport):
 
     async def _listen(self, on_message: OnMessage) -> None:
         """Receive messages that the server initiates, for as long as it offers a stream for them."""
-        for pause in LISTENING_AGAIN:
+        for pause in mcp_errors.LISTENING_AGAIN:
             with contextlib.suppress(HttpFailure, AuthError):
                 async with self._answered("GET") as response:
                     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()

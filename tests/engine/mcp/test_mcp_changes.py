@@ -4,7 +4,9 @@ import json
 from collections import Counter
 
 import anyio
+import pytest
 
+from app_server.engine.mcp import mcp_errors
 from app_server_protocol.encoding import Json
 from tests.engine.mcp.conftest import Rig, http
 from tests.engine.mcp.scripted_http import HANDSHAKE, TOOLS, ScriptedHttp, begin_events, reply_json
@@ -110,6 +112,46 @@ async def test_a_server_over_http_says_on_a_stream_of_its_own_that_its_tools_hav
     with ScriptedHttp(answer, listen=listen).serving() as url:
         async with rig.opened(http(url)) as mcp:
             await until(lambda: list(mcp.tools()) == ["mcp__web__other"])
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+async def test_listening_in_the_new_era_begins_again_unless_the_server_refuses_it(
+    rig: Rig, refuses: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tools are listed again then: what changed meanwhile was told to nobody."""
+    monkeypatch.setattr(mcp_errors, "LISTENING_AGAIN", (0.0, 0.0, 0.0))
+    tools = dict(TOOLS)
+    capabilities = {"tools": {"listChanged": True}}
+
+    def answer(handler: HttpHandler, message: Json) -> bool:
+        match message.get("method"):
+            case "server/discover":
+                found = {"supportedVersions": ["2026-07-28"], "capabilities": capabilities}
+                reply_json(handler, message, found)
+            case "tools/list":
+                reply_json(handler, message, tools)
+            case "subscriptions/listen" if refuses:
+                error = {"code": -32601, "message": "no such method"}
+                body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode()
+                handler.reply(404, body, Content_Type="application/json")
+            case "subscriptions/listen":
+                tools["tools"] = [{"name": "other", "inputSchema": {"type": "object"}}]
+                begin_events(handler)
+            case _:
+                return False
+        return True
+
+    rig.discovers_first = True
+    script = ScriptedHttp(answer)
+    with script.serving() as url:
+        async with rig.opened(http(url)) as mcp:
+            await until(lambda: len(script.messages("subscriptions/listen")) == (1 if refuses else 3))
+            if refuses:
+                assert not (await mcp.requests.call(ECHO, {})).is_error
+            else:
+                await until(lambda: list(mcp.tools()) == ["mcp__web__other"])
+    assert len(script.messages("subscriptions/listen")) == (1 if refuses else 3)
+    assert len(script.messages("initialize")) == 0
 
 
 async def test_a_server_that_announces_nothing_is_not_listened_to(rig: Rig) -> None:

@@ -25,15 +25,20 @@ all_ways = pytest.mark.parametrize("way", WAYS)
 
 
 @contextlib.asynccontextmanager
-async def strict(rig: Rig, way: str, **settings: Json) -> AsyncIterator[McpManager]:
+async def strict(
+    rig: Rig, way: str, *, announces: bool = False, **settings: Json
+) -> AsyncIterator[McpManager]:
     """Open the strict server over one transport."""
     if way == "pipes":
-        program = ("-I", "-S", modern_mcp_server.__file__, "stdio", str(rig.log))
+        more = ("announces",) if announces else ()
+        program = ("-I", "-S", modern_mcp_server.__file__, "stdio", str(rig.log), *more)
         transport = McpStdioTransport(command=sys.executable, args=program)
         async with rig.opened(McpServerConfig(name="new", transport=transport, **settings)) as mcp:
             yield mcp
         return
-    with served_http(ModernServer(str(rig.log)), streams=way == "streams") as port:
+    server = ModernServer(str(rig.log))
+    server.announces = announces
+    with served_http(server, streams=way == "streams") as port:
         async with rig.opened(http(f"http://127.0.0.1:{port}/mcp", "new", **settings)) as mcp:
             yield mcp
 
@@ -270,6 +275,26 @@ async def test_an_error_of_the_server_is_that_of_the_call(rig: Rig, way: str) ->
         with pytest.raises(Exception, match="no method x/y"):
             await mcp.servers["new"].request("x/y", {})
         assert said(await call(mcp, "echo", {"text": "x"})) == "x"
+
+
+@all_ways
+async def test_changed_tools_are_offered_where_the_server_announces_them(rig: Rig, way: str) -> None:
+    async with strict(rig, way, announces=True) as mcp:
+        await until(lambda: bool(rig.received("subscriptions/listen")))
+        assert "mcp__new__grow" in mcp.tools()
+        assert said(await call(mcp, "grow")) == "grown"
+        await until(lambda: "mcp__new__grown" in mcp.tools())
+        assert "mcp__new__grow" not in mcp.tools()
+    assert len(rig.received("subscriptions/listen")) == 1
+
+
+@all_ways
+async def test_a_server_that_announces_nothing_is_not_listened_to(rig: Rig, way: str) -> None:
+    async with strict(rig, way) as mcp:
+        assert said(await call(mcp, "grow")) == "grown"
+        assert said(await call(mcp, "echo", {"text": "x"})) == "x"
+        assert "mcp__new__grown" not in mcp.tools()
+    assert rig.received("subscriptions/listen") == []
 
 
 @pytest.mark.parametrize("tool", ["die", "dies-asking"])
