@@ -258,6 +258,8 @@ SKILL_HEAD: Final = "<skill>\n"
 MENTION_HEAD: Final = "<mention>\n"
 REVIEW_HEAD: Final = "<user_action>"
 """Prefix of the message that tells the model the result of a review."""
+HOOK_PROMPT_HEAD: Final = "<hook_prompt "
+"""Prefix of words of hooks, because of which a turn went on."""
 GOAL_HEAD: Final = '<codex_internal_context source="goal">\n'
 
 # Prefixes of developer messages:
@@ -270,7 +272,7 @@ SESSION_HEAD: Final = "<session_instructions>"
 
 _HEADS: Final = (
     *(ENVIRONMENT_HEAD, AGENTS_HEAD, OLD_AGENTS_HEAD, USER_SHELL_HEAD, SKILL_HEAD, MENTION_HEAD, REVIEW_HEAD),
-    GOAL_HEAD,
+    *(GOAL_HEAD, HOOK_PROMPT_HEAD),
 )
 
 

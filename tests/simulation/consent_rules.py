@@ -1,5 +1,5 @@
 """Rules of consent for commands: each run that the policy asks about has an approval of its own, and nothing runs
-without the sandbox that did not run in it before, unless the model asked for that.
+without the sandbox that did not run in it before, unless the model asked for that. What hooks deny does not run.
 """
 
 from collections import Counter
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 def consent_rules(world: "SimWorld") -> Iterator[str]:
     """Yield commands that ran without the approval that the policy requires."""
-    record, habits = world.record, world.habits
+    record, habits, commands = world.record, world.habits, world.commands
+    for mark in {mark for ran in commands.ran for mark in ran.marks}:
+        if commands.judged[mark] and commands.judged[mark] == commands.denied[mark]:
+            yield f"{mark} ran although its hooks denied it {commands.denied[mark]} times"
     runs: Counter[tuple[str, bool]] = Counter(
         (mark, ran.confined) for ran in world.commands.ran for mark in ran.marks
     )

@@ -52,6 +52,14 @@ ANSWERS = (
     ("interrupt", "no", "yes"),
 )
 """Kinds of answers to questions. A person has one of these tuples."""
+HOOKS = (
+    ("agrees",),
+    ("agrees", "denies"),
+    ("agrees", "fails", "no JSON"),
+    ("hangs", "agrees"),
+    ("is killed", "denies", "hangs", "launch error", "fails", "agrees"),
+)
+"""Outcomes of hooks. A world with hooks has one of these tuples."""
 TURNS_OWN = ("interrupt", "second turn", "steer", "shell")
 """Deeds that concern the turn itself or make others wait. They are done more often."""
 
@@ -153,6 +161,8 @@ class Habits:
     """Whether clients of threads bring a tool."""
     read_faults: float
     """Probability that reading or moving a stored file fails."""
+    hooks: tuple[str, ...]
+    """Outcomes of the user's hooks; empty without hooks."""
 
 
 def _some(
@@ -323,4 +333,5 @@ def draw_habits(draws: Draws) -> Habits:
         client_tools=client_tools,
         # A revert that cannot be read closes its thread, and a client that listens over the old API is not notified.
         read_faults=0.0 if company else draws.pick("read faults", (0.0, 0.0, 0.0, 0.0, 0.05)),
+        hooks=draws.pick("hooks", ((), *HOOKS), (0.8, *(0.2 / len(HOOKS) for _ in HOOKS))),
     )

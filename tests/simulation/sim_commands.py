@@ -3,10 +3,12 @@
 The sandbox plan of every command is the real one; only the launcher is simulated.
 """
 
+import json
 import math
 import re
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from app_server.engine.sandbox.exec.command import TIMEOUT_EXIT_CODE, CommandSpec, ExecResult, OnOutput
+from app_server.engine.sandbox.exec.command_process import Process
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.exec.pty import PtySession
 from app_server.engine.sandbox.exec.service import ServiceProcess
@@ -27,6 +30,8 @@ from app_server_protocol.engine.item_values import ExecOutputStream
 from tests.simulation.sim_mcp import SimService
 from tests.simulation.sim_model import SimModel
 
+MARK = re.compile(r"\bm\d+")
+"""Mark of what a call changes."""
 TOUCHED = re.compile(r"\btouch (m\d+)")
 OWN_COMMAND = re.compile(r"\becho (w\d+)")
 """Command that a person types."""
@@ -62,6 +67,10 @@ class Commands:
     running: int = 0
     calm: anyio.Event = field(default_factory=anyio.Event)
     """Event after which commands end at once."""
+    judged: Counter[str] = field(default_factory=Counter)
+    """Number of times that hooks were asked about a call, by the mark of what it changes."""
+    denied: Counter[str] = field(default_factory=Counter)
+    """Number of times that hooks denied such a call."""
 
     def calm_down(self) -> None:
         self.calm.set()
@@ -152,6 +161,12 @@ def runner_of(commands: Commands) -> Callable[..., CommandRunner]:
             self._tasks.start_soon(self._serve_session, session, spec, name="terminal session")
             return session
 
+        async def open_streamed(
+            self, spec: CommandSpec, *, stdin: bool = False, terminal: object = None
+        ) -> Process:
+            await anyio.lowlevel.checkpoint()
+            return SimHook(commands)  # type: ignore[return-value]
+
         async def open_service(self, argv: Sequence[str], env: Mapping[str, str], cwd: str) -> ServiceProcess:
             await anyio.lowlevel.checkpoint()
             if not commands.calm.is_set() and commands.model.habits.mcp_starts[0] == "refused":
@@ -190,6 +205,65 @@ async def _run(commands: Commands, spec: CommandSpec, on_output: OnOutput, cap: 
         )
     finally:
         commands.running -= 1
+
+
+class SimHook:
+    """Run of a hook, with the part of `Process` that hooks use. Raises LaunchError if it does not start."""
+
+    def __init__(self, commands: Commands) -> None:
+        outcomes = commands.model.habits.hooks if not commands.calm.is_set() else ("agrees",)
+        self._outcome = commands.model.draws.pick("outcome of a hook", outcomes)
+        if self._outcome == "launch error":
+            raise LaunchError("no processes left")
+        self._commands, self._killed = commands, anyio.Event()
+        self.stdin = HookInput(self._judge)
+        self.report: Report | None = None
+        commands.running += 1
+
+    def _judge(self, data: bytes) -> None:
+        given = json.loads(data)
+        marks = set(MARK.findall(json.dumps(given.get("tool_input", {}))))
+        if given["hook_event_name"] == "PreToolUse":
+            self._commands.judged.update(marks)
+            if self._outcome == "denies":
+                self._commands.denied.update(marks)
+
+    async def forward(self, take: Callable[[ExecOutputStream, bytes], Awaitable[None]]) -> None:
+        await anyio.lowlevel.checkpoint()
+        if self._outcome == "hangs":
+            await self._killed.wait()
+        else:
+            await self._commands.last(self._commands.model.draws.seconds("duration of a hook", 0.0, 0.2))
+        if self._outcome == "no JSON":
+            await take(ExecOutputStream.STDOUT, b"{no")
+        if self._outcome == "is killed" or self._killed.is_set():
+            self.report = KILLED
+        else:
+            self.report = Report("exit", {"denies": 2, "fails": 1}.get(self._outcome, 0))
+
+    def kill(self) -> None:
+        self._killed.set()
+
+    async def end(self) -> None:
+        self.report = self.report or KILLED
+
+    def finished(self) -> Report:
+        assert self.report is not None
+        return self.report
+
+    def release(self) -> None:
+        self._commands.running -= 1
+
+
+@dataclass(slots=True)
+class HookInput:
+    """Input of a hook, which reads all of it."""
+
+    read: Callable[[bytes], None]
+
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        self.read(data)
+        await anyio.lowlevel.checkpoint()
 
 
 class _Input:

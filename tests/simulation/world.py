@@ -26,6 +26,8 @@ import anyio
 import pytest
 from anyio.abc import TaskGroup
 
+from app_server_protocol.encoding import Json
+from tests.engine.hooks.hook_scripts import trusted
 from tests.simulation.company import keep_company, visit
 from tests.simulation.coverage import situations_of
 from tests.simulation.draws import Choices, Draws
@@ -305,4 +307,17 @@ def _write_config(world: SimWorld) -> None:
     ]
     if habits.mcp:
         lines += ["[mcp_servers.notes]", 'command = "/bin/notes"', "tool_timeout_sec = 40"]
+    if habits.hooks:
+        lines += [_hooks(world.home)]
     (world.home / "config.toml").write_text("\n".join(lines) + "\n")
+
+
+def _hooks(home: Path) -> str:
+    """Write hooks into the home, and return the settings by which the user trusts them."""
+    hooks: dict[str, list[Json]] = {
+        event: [{"hooks": [{"type": "command", "command": f"/bin/hook {event}"}]}]
+        for event in ("PreToolUse", "PostToolUse", "PermissionRequest", "PreModelRequest")
+    }
+    path = home / "hooks.json"
+    path.write_text(json.dumps({"hooks": hooks}))
+    return trusted(path, hooks)

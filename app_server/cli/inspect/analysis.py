@@ -115,19 +115,21 @@ class Subjects:
 def _of_thread(wire: order.WireMessage) -> Subject:
     """Return thread, turn and item of a message of the thread API, or of a request of the conversation API."""
     params, method = wire.params, wire.method
-    item = _object(params.get("item"))
+    item, run = _object(params.get("item")), _object(params.get("run"))
     thread = _id_of(params, "thread") or params.get("threadId") or params.get("conversationId")
     phase = {
         "turn/started": TURN_STARTS,
         "turn/completed": TURN_ENDS,
         "item/started": ITEM_STARTS,
         "item/completed": ITEM_ENDS,
+        "hook/started": ITEM_STARTS,
+        "hook/completed": ITEM_ENDS,
     }.get(method, DELTA if method.lower().endswith("delta") else "")
     return Subject(
         _text(thread),
         _text(_id_of(params, "turn") or params.get("turnId")),
-        _text(item.get("id") or params.get("itemId") or params.get("callId")),
-        _text(item.get("type")),
+        _text(item.get("id") or run.get("id") or params.get("itemId") or params.get("callId")),
+        _text(item.get("type") or (f"hook {run['eventName']}" if "eventName" in run else "")),
         phase,
     )
 

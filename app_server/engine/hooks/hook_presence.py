@@ -5,6 +5,7 @@ Reads the disk; blocks.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from pathlib import Path
 
 from app_server.engine.config.hook_settings import HOOKS
@@ -19,12 +20,24 @@ def may_have_hooks(home: Path, cwd: str) -> bool:
     """Return whether the home, the user's settings or a folder from the repository's root to `cwd` may define hooks.
     Settings that cannot be read may do so.
     """
+    if os.path.lexists(home / HOOKS_FILE) or _in_project(home, cwd):
+        return True
     try:
-        if HOOKS in read_config_file(home):
-            return True
+        facts = os.stat(home / CONFIG_FILE)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return _in_settings(home, (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns))
+
+
+@lru_cache(maxsize=16)
+def _in_settings(home: Path, version: tuple[int, ...]) -> bool:
+    """Return whether the user's settings have the table. They are read once for each version of the file."""
+    try:
+        return HOOKS in read_config_file(home)
     except ConfigError:
         return True
-    return os.path.lexists(home / HOOKS_FILE) or _in_project(home, cwd)
 
 
 def _in_project(home: Path, cwd: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from app_server.engine.config.config_values import WireApi
 from app_server.engine.context.environment_context import user_text
@@ -18,6 +19,7 @@ from app_server.engine.context.sizes import PromptSize
 from app_server.engine.context.text_for_model import within_tokens
 from app_server.engine.model.prompt import ToolSpec
 from app_server.engine.session.head import RequestTemplate
+from app_server.engine.session.hooked_task import compact_by_hand
 from app_server.engine.session.initial_context import opening_items
 from app_server.engine.session.modes import lasting_mode, told_mode
 from app_server.engine.session.request_budget import RequestBudget
@@ -29,6 +31,7 @@ from app_server.engine.session.turn_context import (
     offered_tools,
     renew_head,
     shape_of,
+    tool_turn_of,
 )
 from app_server.engine.support.engine_errors import ContextWindowExceeded, CoreError, ModelError
 from app_server.engine.tools.runtime import RefusedCalls
@@ -165,5 +168,6 @@ class CompactTask(SessionTask):
         turn.emitter.turn_started(self.kind, shape.context_window)
         stored = turn.services.conversation.rollout_path is not None
         goals = turn.services.outbox.identity and stored
-        await compact(turn, shape, lambda: offered_tools(turn, shape, goals=goals).specs)
+        work = partial(compact, turn, shape, lambda: offered_tools(turn, shape, goals=goals).specs)
+        await compact_by_hand(turn, partial(tool_turn_of, turn, shape), work)
         return None

@@ -14,11 +14,11 @@ from app_server.engine.session.checkpoint import TurnCheckpoint
 from app_server.engine.session.compaction import compact
 from app_server.engine.session.goal_turns import count_reply
 from app_server.engine.session.head import gone_tools
+from app_server.engine.session.hooked_task import HookedTask
 from app_server.engine.session.model_notices import cut_notice
 from app_server.engine.session.request_budget import OnCut, RequestBudget
 from app_server.engine.session.session_commands import ApiBehaviour
 from app_server.engine.session.session_services import TurnContext
-from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.text_call_notice import warn_of_written_call
 from app_server.engine.session.turn_context import model_call, offered_tools, shape_of, tool_turn_of
 from app_server.engine.session.user_input import check_schema
@@ -27,7 +27,7 @@ from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.registry import ToolSet
 from app_server.engine.tools.runtime import ToolRuntime
 from app_server.engine.tools.tool_base import Strictness, Tool
-from app_server.engine.turn.loop import AutoCompaction, TurnLoop, TurnStrategy
+from app_server.engine.turn.loop import AutoCompaction, TurnLoop
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.engine.thread_settings import ThreadSettings
@@ -42,7 +42,7 @@ LAST_SNAPSHOT = 2.0
 """Longest time for the snapshot at the end of an interrupted turn, in seconds: the user waits for that end."""
 
 
-class RegularTask(SessionTask, TurnStrategy):
+class RegularTask(HookedTask):
     """One turn with all features: tools, snapshot, diff, compaction, counting for the goal, notification."""
 
     takes_input = True
@@ -52,18 +52,18 @@ class RegularTask(SessionTask, TurnStrategy):
         self._opening, self._wishes = turn_input, wishes
         self._shape = shape_of(turn, sends_chosen_effort=wishes.sends_chosen_effort)
         self._snapshot = TurnCheckpoint(turn, turn_input, ghost_commits=wishes.ghost_commits)
-        self._tool_turn = tool_turn_of(turn, self._shape, relative_diff=wishes.relative_diff)
-        self._tool_turn.changes = self._snapshot
-        self._tool_turn.strictness = Strictness(wishes.checks_pictures, wishes.refuses_silent_tools)
+        self.tool_turn = tool_turn_of(turn, self._shape, relative_diff=wishes.relative_diff)
+        self.tool_turn.changes = self._snapshot
+        self.tool_turn.strictness = Strictness(wishes.checks_pictures, wishes.refuses_silent_tools)
         if wishes.goals and turn.services.conversation.rollout_path is not None:
-            self._tool_turn.goals = turn.services.state.goals
+            self.tool_turn.goals = turn.services.state.goals
         self._tools: dict[str, Tool] = {}
         self._specs: Sequence[ToolSpec] = ()
         self._offered = 0
         """Revision of the MCP tools among the offered tools."""
         self._loop: TurnLoop | None = None
 
-    async def run(self) -> str | None:
+    async def work(self) -> str | None:
         if self.turn.output_schema is not None:
             await check_schema(self.turn.output_schema)
         if self.turn.services.mcp.servers:
@@ -106,7 +106,7 @@ class RegularTask(SessionTask, TurnStrategy):
     def change_permissions(self, settings: ThreadSettings) -> None:
         """Change the permissions of later commands and patches in this turn."""
         self._snapshot.policy = settings.sandbox_policy
-        self._tool_turn.settings = settings
+        self.tool_turn.settings = settings
 
     # --- in the loop
     async def prepare(self) -> None:
@@ -125,7 +125,7 @@ class RegularTask(SessionTask, TurnStrategy):
     def _choose_tools(self) -> None:
         services = self.turn.services
         self._offered = services.mcp.revision
-        tool_set = offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None)
+        tool_set = offered_tools(self.turn, self._shape, goals=self.tool_turn.goals is not None)
         self._shape.head.tools = tool_set.offered
         self._tools.update(tool_set.by_name)
         self._specs = tool_set.specs
@@ -135,7 +135,7 @@ class RegularTask(SessionTask, TurnStrategy):
     def _offered_specs(self) -> Sequence[ToolSpec]:
         """Return the specifications of the tools, even before they are chosen for the turn's first request."""
         if not self._specs:
-            return offered_tools(self.turn, self._shape, goals=self._tool_turn.goals is not None).specs
+            return offered_tools(self.turn, self._shape, goals=self.tool_turn.goals is not None).specs
         return self._specs
 
     def _warn_of_tools(self, tool_set: ToolSet) -> None:
@@ -183,7 +183,7 @@ class RegularTask(SessionTask, TurnStrategy):
             count_reply(self.turn, calls=calls)
 
     async def diff(self) -> str | None:
-        diffs = self._tool_turn.diffs
+        diffs = self.tool_turn.diffs
         return await run_in_thread(diffs.unified_diff) or "" if diffs.touched else None
 
     # --- its start
@@ -203,19 +203,20 @@ class RegularTask(SessionTask, TurnStrategy):
         """Emit and record the start and the user's input of a turn that was ended before its loop began."""
         emitter, turn_input = self.turn.emitter, self._opening
         emitter.turn_started(self.kind, self._shape.context_window)
-        self.turn.record(*turn_input.messages())
+        if not self.guards_input:
+            self.turn.record(*turn_input.messages())
         if turn_input.is_shown:
             emitter.show(turn_input.item(self.turn.services.sources.new_id()))
 
     def _turn_loop(self) -> TurnLoop:
         turn, shape = self.turn, self._shape
-        tools = ToolRuntime(self._tools, self._tool_turn, self._snapshot.before_call)
+        tools = ToolRuntime(self._tools, self.tool_turn, self._snapshot.before_call)
         return TurnLoop(
             model_call=model_call(turn, shape, self._snapshot.ahead_of_calls(), tools),
             steps=self,
             compaction=AutoCompaction(
                 limit=shape.compact_limit,
-                compact=partial(compact, turn, shape, self._offered_specs),
+                compact=lambda: self.compact_with_hooks(partial(compact, turn, shape, self._offered_specs)),
                 at_begin=self._wishes.compacts_at_begin,
                 budget=RequestBudget(
                     turn.services.state,

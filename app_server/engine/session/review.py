@@ -21,13 +21,13 @@ from app_server.engine.context.history import ConversationHistory
 from app_server.engine.context.instructions import instruction_text
 from app_server.engine.context.sizes import PromptSize
 from app_server.engine.model.prompt import Prompt
+from app_server.engine.session.hooked_task import HookedTask
 from app_server.engine.session.review_texts import findings_block
 from app_server.engine.session.session_services import TurnContext
-from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.turn_context import context_line, model_call, shape_of, tool_turn_of
 from app_server.engine.tools.registry import ToolOffer, build_tools
 from app_server.engine.tools.runtime import ToolRuntime
-from app_server.engine.turn.loop import TurnLoop, TurnStrategy
+from app_server.engine.turn.loop import TurnLoop
 from app_server.engine.turn.outbox import Transcript
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
@@ -40,7 +40,7 @@ from app_server_protocol.responses import ResponseItem
 from app_server_protocol.values import replace
 
 
-class ReviewTask(SessionTask, TurnStrategy):
+class ReviewTask(HookedTask):
     """Runs a review by the review model, or else by the conversation's model, with little reasoning and long texts."""
 
     kind = TurnKind.REVIEW
@@ -76,10 +76,11 @@ class ReviewTask(SessionTask, TurnStrategy):
         surroundings = environment_message(settings, conversation.instructions.shell)
         self._transcript = Transcript(ConversationHistory([surroundings]), None)
         self._usage_before = state.tokens.info
+        self.tool_turn = tool_turn_of(self.turn, self._shape)
         self._loop: TurnLoop | None = None
         self._left = False
 
-    async def run(self) -> str | None:
+    async def work(self) -> str | None:
         last = None
         try:
             self._loop = self._turn_loop()
@@ -113,7 +114,7 @@ class ReviewTask(SessionTask, TurnStrategy):
         self.turn.record(user_text(note(output)))
 
     def _turn_loop(self) -> TurnLoop:
-        turn, tools = self.turn, ToolRuntime(self._tools.by_name, tool_turn_of(self.turn, self._shape))
+        turn, tools = self.turn, ToolRuntime(self._tools.by_name, self.tool_turn)
         line = self._context_line
         return TurnLoop(
             model_call=model_call(turn, self._shape, self._transcript, tools, show_messages=False, line=line),

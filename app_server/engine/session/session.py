@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import anyio
 
-from app_server.engine.session import initial_context, operations
+from app_server.engine.session import hook_steps, initial_context, operations
 from app_server.engine.session.modes import told_mode
 from app_server.engine.session.operation_queue import OperationQueue
 from app_server.engine.session.session_commands import Close, Review, StartTurn
@@ -75,6 +75,7 @@ class Session:
         state = self.services.state
         state.history.replace(items)
         state.told_mode, state.is_restored = told_mode(items), True
+        state.hooks.start_source = "resume"
         state.goals.goal, state.tokens.info = goal, usage
         if settings is not None:
             state.settings = settings
@@ -123,6 +124,8 @@ class Session:
             if isinstance(pending.command, StartTurn | Review):
                 self.tasks.interrupt_waiting(pending)
         outbox = self.services.outbox
+        if self.services.state.hooks.last is not None:
+            await hook_steps.thread_ends(self.services, id)
         await outbox.flush()
         outbox.emit(id, SessionClosed())
         outbox.store()

@@ -15,6 +15,7 @@ from msgspec import Struct
 from app_server.engine.client_context import ActiveClient, ClientContext
 from app_server.engine.config.config_values import Config
 from app_server.engine.context.history import ConversationHistory
+from app_server.engine.hooks.turn_hooks import ThreadHooks
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.model.model_client import ModelClient
 from app_server.engine.session.goals import GoalState
@@ -159,6 +160,7 @@ class SessionState(Struct):
     """Size of the instructions and tools of the last estimate; None before the first."""
     told: tuple[ThreadSettings, str | None] | None = None
     """Settings of the last turn and the mode, as the history tells them to the model; None until a turn has run."""
+    hooks: ThreadHooks = msgspec.field(default_factory=ThreadHooks)
     is_restored: bool = False
     """Whether the history was stored before this session and no request has used it yet."""
 

@@ -123,6 +123,11 @@ class SessionTask:
         """Return the operations that waited for the end of the task, or for the start of a turn that never began."""
         return [*self.postponed, *self.beside.never_begun()]
 
+    @property
+    def guards_input(self) -> bool:
+        """Whether the model must not read input that hooks have not judged."""
+        return False
+
     # --- input that joins it
     def join(self, turn_input: TurnInput, late: PendingOperation | None = None) -> None:
         """Add input to the turn, before its next request to the model. The turn must answer it, and all input before
@@ -144,9 +149,14 @@ class SessionTask:
         """Whether input joined since the last call of `take_input`."""
         return bool(self._joined)
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether input waits that this turn must answer."""
+        return any(late is None for _, late in self._joined)
+
     def has_steered(self) -> bool:
         """Return whether input waits that this turn must answer. If not, the turn ends now and accepts no more."""
-        promised = any(late is None for _, late in self._joined)
+        promised = self.is_owed
         if not promised:
             self.takes_input = False
         return promised
@@ -286,7 +296,8 @@ def _keep_words(task: SessionTask) -> None:
     """Record and show input that joined the turn too late for it: the next request has it."""
     turn, emitter = task.turn, task.emitter
     for turn_input in task.take_input():
-        turn.services.state.transcript.record(emitter, turn_input.messages())
+        if not task.guards_input:
+            turn.services.state.transcript.record(emitter, turn_input.messages())
         if emitter.has_started and turn_input.is_shown:
             emitter.show(turn_input.item(turn.services.sources.new_id()), announced=False)
 

@@ -31,6 +31,7 @@ KNOWN: Final = {
     "EnteredReviewMode": "EnteredReview",
     "ExitedReviewMode": "ExitedReview",
     "ContextCompaction": "ContextCompaction",
+    "HookPrompt": "HookPrompt",
 }
 """Names of the engine's item classes, by the kind of the item in that form."""
 _NAMES: Final = {ours: theirs for theirs, ours in KNOWN.items()}
@@ -208,6 +209,9 @@ _ITEM_READERS: Final[Mapping[str, Callable[[Mapping[str, Json]], dict[str, Json]
     },
     "ExitedReviewMode": lambda value: {"output": value.get("review_output")},
     "ContextCompaction": lambda value: {},
+    "HookPrompt": lambda value: {
+        "fragments": [{"text": each["text"], "hook_run_id": each["hookRunId"]} for each in value["fragments"]]
+    },
 }
 
 
@@ -277,6 +281,9 @@ def _written(item: items.Item, value: dict[str, Json]) -> tuple[dict[str, Json],
             return {"review_output": value["output"]}, {}
         case items.ContextCompaction():
             return {}, {}
+        case items.HookPrompt():
+            said = [{"text": each.text, "hookRunId": each.hook_run_id} for each in item.fragments]
+            return {"fragments": said}, {}
 
 
 def _written_words(

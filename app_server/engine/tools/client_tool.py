@@ -45,21 +45,30 @@ class DynamicTool:
         self.name = name or tool.offered_name
         self._tool = tool
 
+    @property
+    def bare_name(self) -> str:
+        """The name without its namespace."""
+        return self._tool.name
+
+    def item(self, call: ToolCall) -> DynamicToolCall:
+        """Return the item of a call as it begins."""
+        arguments = parse_json(call.arguments)
+        return DynamicToolCall(
+            id=call.call_id,
+            tool=self._tool.name,
+            arguments={} if arguments is None else arguments,
+            namespace=self._tool.namespace,
+        )
+
     def spec(self) -> ToolSpec:
         return FunctionTool(
             name=self.name, description=self._tool.description, parameters=self._tool.input_schema
         )
 
     async def invoke(self, call: ToolCall, turn: ToolContext) -> ToolOutput:
-        arguments = parse_json(call.arguments)
+        item = self.item(call)
         question = ToolCallQuestion(
-            call_id=call.call_id,
-            tool=self._tool.name,
-            namespace=self._tool.namespace,
-            arguments={} if arguments is None else arguments,
-        )
-        item = DynamicToolCall(
-            id=call.call_id, tool=question.tool, arguments=question.arguments, namespace=question.namespace
+            call_id=call.call_id, tool=item.tool, namespace=item.namespace, arguments=item.arguments
         )
         turn.items.start(item)
         began = turn.sources.clock()

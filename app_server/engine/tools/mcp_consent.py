@@ -13,13 +13,15 @@ from pydantic_core import to_json
 
 from app_server.engine.approvals.consent import EVERYTHING, Consent, McpCallSubject
 from app_server.engine.config.mcp_server_settings import McpServerConfig
+from app_server.engine.hooks import hook_output
+from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS
 from app_server.engine.mcp.server_consent import annotations_of, is_silent, needs_approval
 from app_server.engine.mcp.tool_catalog import McpTool
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server.engine.tools import mcp_settings
+from app_server.engine.tools import hook_questions, mcp_settings
 from app_server.engine.tools.rights import policy_rights
-from app_server.engine.tools.tool_base import ToolContext
+from app_server.engine.tools.tool_base import ToolCall, ToolContext
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.engine.questions import McpCallDecision, McpCallQuestion
@@ -37,23 +39,23 @@ NOBODY: Final = "MCP tool call requires approval, and no client that is connecte
 CHANGED: Final = "MCP tool changed while the user was asked about it"
 
 
-async def refusal(call_id: str, tool: McpTool, name: str, arguments: Json, turn: ToolContext) -> str | None:
-    """Return the reason why the call must not be made, as text for the model and the user; None if it may be made.
-
-    `name` is the name by which the model knows the tool.
-    """
-    config = turn.mcp.configs[tool.server]
-    if not needs_approval(config, tool):
+async def refusal(call: ToolCall, tool: McpTool, arguments: Json, turn: ToolContext) -> str | None:
+    """Return the reason why the call must not be made, as text for the model and the user; None if it may be made."""
+    config, call_id, name, word = turn.mcp.configs[tool.server], call.call_id, call.name, call.word
+    if word.asks is None and not needs_approval(config, tool):
         return None
     if turn.settings.approval_policy is AskForApproval.NEVER:
         unconfined = isinstance(turn.settings.sandbox_policy, DangerFullAccess)
         runs = unconfined or (not turn.strictness.silent_tools and is_silent(config, tool))
         return None if runs else POLICY_NEVER
     consent = Consent(subject_of(tool), run=EVERYTHING, policy=policy_rights(turn))
-    if turn.approvals.remembered.covers(consent):
+    if word.approves:
+        turn.report_decision(name, call_id, ReviewDecision.APPROVED)
+        return None
+    if word.asks is None and turn.approvals.remembered.covers(consent):
         turn.report_decision(name, call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
         return None
-    match await _ask(call_id, tool, config, arguments, turn):
+    match await _ask(call, tool, config, arguments, turn):
         case McpCallDecision.ONCE:
             decision = ReviewDecision.APPROVED
         case McpCallDecision.SESSION:
@@ -78,11 +80,11 @@ async def refusal(call_id: str, tool: McpTool, name: str, arguments: Json, turn:
 
 
 async def _ask(
-    call_id: str, tool: McpTool, config: McpServerConfig, arguments: Json, turn: ToolContext
+    call: ToolCall, tool: McpTool, config: McpServerConfig, arguments: Json, turn: ToolContext
 ) -> McpCallDecision | None:
     """Ask the user; return None if nobody could be asked."""
     question = McpCallQuestion(
-        call_id=call_id,
+        call_id=call.call_id,
         server=tool.server,
         tool=tool.tool,
         description=tool.definition.description,
@@ -90,8 +92,17 @@ async def _ask(
         arguments={} if arguments is None else arguments,
         can_be_kept=await run_in_thread(mcp_settings.can_keep_approval, turn.config, config),
         as_inquiry=not turn.config.features.enabled(AS_ELICITATION),
+        reason=call.word.asks,
     )
-    answer = await turn.approvals.questions.ask(call_id, lambda: turn.emit(question))
+    if turn.hooks is not NO_TURN_HOOKS:
+        match await hook_questions.permission(call.call_id, question, turn):
+            case hook_output.Verdict.DENY:
+                return McpCallDecision.DECLINED
+            case hook_output.Verdict.ALLOW:
+                return McpCallDecision.ONCE
+            case _:
+                pass
+    answer = await turn.approvals.questions.ask(call.call_id, lambda: turn.emit(question))
     await turn.approvals.flush()
     return answer if isinstance(answer, McpCallDecision) else None
 

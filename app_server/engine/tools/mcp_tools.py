@@ -95,7 +95,7 @@ async def _call_server(call: ToolCall, turn: ToolContext) -> ToolOutput:
     if arguments is None or isinstance(
         arguments, dict
     ):  # a call whose arguments are neither fails without a question
-        refused = await refusal(call.call_id, tool, call.name, arguments, turn)
+        refused = await refusal(call, tool, arguments, turn)
     if refused is None:
         async with nullcontext() if item.read_only_hint else turn.changes.command():
             outcome = await turn.mcp.requests.call(call.name, arguments)

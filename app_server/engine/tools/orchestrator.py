@@ -30,7 +30,14 @@ from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.engine_errors import CoreError, LaunchError, retry_hint
 from app_server.engine.support.real_path import real_path
 from app_server.engine.tools.rights import confinement, exposed_by, has_consent, policy_rights
-from app_server.engine.tools.tool_base import ToolContext, ToolFailure, ToolOutput, text_output
+from app_server.engine.tools.tool_base import (
+    NO_WORD,
+    HookWord,
+    ToolContext,
+    ToolFailure,
+    ToolOutput,
+    text_output,
+)
 from app_server.engine.tools.tool_events import OutputDeltas, finished_command, unstarted_command
 from app_server_protocol.engine.events import CommandRunning
 from app_server_protocol.engine.items import CommandExecution, CommandSource
@@ -69,6 +76,7 @@ class Command(Struct, frozen=True, kw_only=True):
     """Whether the user typed it to run with their own rights: it never has a sandbox."""
     process_id: str | None = None
     """Number of the command's terminal. None if it has no terminal."""
+    word: HookWord = NO_WORD
 
     def item(self) -> CommandExecution:
         """Return the item as it starts."""
@@ -202,7 +210,8 @@ class CommandApproval:
             trusts=lambda program: self._programs.trusts(program),
             git_is_plain=partial(git_is_plain, self._folder),
         )
-        if not must_ask(allowed=rules.allows):
+        asks = command.word.asks
+        if asks is None and not must_ask(allowed=rules.allows):
             self._known_to_read = self._approval is AskForApproval.UNTRUSTED and not must_ask()
             turn.report_decision("shell", command.call_id, ReviewDecision.APPROVED)
             return False
@@ -212,13 +221,23 @@ class CommandApproval:
             reason = reason or ESCALATION_REASON
         elif request.restriction is not None:
             reason = _rule_reason(request.restriction, reason)
-        else:
+        elif asks is None:
             proposal = rules.proposal(command.argv, self._programs.trusts)
-        await self._request_approval(reason, unconfined=leaves, proposal=proposal)
+        if command.word.approves:
+            turn.report_decision("shell", command.call_id, ReviewDecision.APPROVED)
+            return True
+        if asks is not None:
+            reason = f"{asks}; {reason}" if reason else asks
+        await self._request_approval(reason, unconfined=leaves, proposal=proposal, anew=asks is not None)
         return True
 
     async def _request_approval(
-        self, reason: str | None, *, unconfined: bool, proposal: tuple[str, ...] | None = None
+        self,
+        reason: str | None,
+        *,
+        unconfined: bool,
+        proposal: tuple[str, ...] | None = None,
+        anew: bool = False,
     ) -> None:
         command, policy = self._command, policy_rights(self._turn)
         wider = self._turn.approved_plan() if unconfined else None
@@ -234,7 +253,7 @@ class CommandApproval:
         )
         subject = CommandSubject(command.argv, self._folder, command.escalated)
         consent = Consent(subject, run=rights_of(wider) if unconfined else policy, policy=policy)
-        if not await has_consent(question, consent, self._turn):
+        if not await has_consent(question, consent, self._turn, anew=anew):
             raise Rejected
         if real_path(self._folder) != self._folder:
             raise ToolFailure(

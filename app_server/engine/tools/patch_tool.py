@@ -38,7 +38,14 @@ from app_server.engine.tools.editor_files import (
 )
 from app_server.engine.tools.orchestrator import RETRY_REASON, Command, command_tool_output
 from app_server.engine.tools.rights import confinement, has_consent
-from app_server.engine.tools.tool_base import ToolCall, ToolContext, ToolFailure, ToolOutput
+from app_server.engine.tools.tool_base import (
+    NO_WORD,
+    HookWord,
+    ToolCall,
+    ToolContext,
+    ToolFailure,
+    ToolOutput,
+)
 from app_server.engine.tools.tool_events import OutputDeltas, decode, shown_output
 from app_server.engine.tools.tool_schemas import PatchArguments, parse_arguments
 from app_server.engine.workspace.patch.changes import refused_changes, shown_changes, shown_texts
@@ -66,6 +73,7 @@ class PatchFlow(Struct, frozen=True):
     text: str
     cwd: str
     turn: ToolContext
+    word: HookWord = NO_WORD
 
     async def output(self) -> ToolOutput:
         """Apply the patch and return the output for the model. Raises ToolFailure if nothing was written."""
@@ -122,7 +130,7 @@ class PatchFlow(Struct, frozen=True):
         else:
             verdict = assess(places, self._policy, self._write_scope(places, allowed))
         if not isinstance(verdict, Reject):
-            return verdict
+            return verdict if self.word.asks is None else AskUser(self.word.asks)
         turn, reason = self.turn, verdict.for_model()
         turn.report_decision("apply_patch", self.call_id, ReviewDecision.DENIED)
         if places:
@@ -137,7 +145,10 @@ class PatchFlow(Struct, frozen=True):
         if verdict is None:
             self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.APPROVED)
             return False
-        await self._request_approval(plan, allowed, verdict.reason)
+        if self.word.approves:
+            self.turn.report_decision("apply_patch", self.call_id, ReviewDecision.APPROVED)
+        else:
+            await self._request_approval(plan, allowed, verdict.reason, anew=self.word.asks is not None)
         return True
 
     @property
@@ -159,12 +170,12 @@ class PatchFlow(Struct, frozen=True):
         return WriteScope(allowed.written, closed, allowed.view.reopened)
 
     async def _request_approval(
-        self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None
+        self, plan: PatchPlan, allowed: SandboxPlan | None, reason: str | None, *, anew: bool = False
     ) -> None:
         event = PatchApprovalQuestion(call_id=self.call_id, changes=shown_changes(plan), reason=reason)
         subject = PatchSubject(self.text, tuple(place.real for place in plan.places()))
         consent = Consent(subject, run=EVERYTHING, policy=rights_of(allowed))
-        if not await has_consent(event, consent, self.turn):
+        if not await has_consent(event, consent, self.turn, anew=anew):
             raise ToolFailure(REJECTED)
 
     # --- step 3
@@ -245,7 +256,7 @@ def _spool(home: Path, document: bytes) -> str:
 async def invoke(call: ToolCall, turn: ToolContext) -> ToolOutput:
     """Serve a call of `apply_patch`."""
     text = call.arguments if call.custom else parse_arguments(call.arguments, PatchArguments).input
-    return await PatchFlow(call.call_id, text, turn.settings.cwd, turn).output()
+    return await PatchFlow(call.call_id, text, turn.settings.cwd, turn, call.word).output()
 
 
 async def apply_if_patch(command: Command, turn: ToolContext) -> ToolOutput | None:
@@ -253,7 +264,7 @@ async def apply_if_patch(command: Command, turn: ToolContext) -> ToolOutput | No
     match find_patch(command.argv):
         case PatchCall(patch, workdir):
             cwd = os.path.normpath(os.path.join(command.cwd, workdir or ""))
-            return await PatchFlow(command.call_id, patch, cwd, turn).output()
+            return await PatchFlow(command.call_id, patch, cwd, turn, command.word).output()
         case ParseProblem(message):
             raise ToolFailure(message)
         case _:

@@ -19,6 +19,8 @@ from msgspec import Struct
 
 from app_server.engine.config.config_values import WireApi
 from app_server.engine.context.text_for_model import aborted_by_user
+from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS
+from app_server.engine.tools import hooked_calls
 from app_server.engine.tools.tool_base import (
     Tool,
     ToolCall,
@@ -187,6 +189,8 @@ class ToolRuntime:
 
     async def _invoke(self, call: ToolCall, tool: Tool) -> ToolOutput:
         try:
+            if self._turn.hooks is not NO_TURN_HOOKS:
+                return await hooked_calls.serve(call, tool, self._turn)
             return await tool.invoke(call, self._turn)
         except ToolFailure as failure:
             return text_output(str(failure), success=False)

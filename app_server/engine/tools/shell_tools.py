@@ -51,25 +51,30 @@ async def invoke(call: ToolCall, turn: ToolContext) -> ToolOutput:
             return await _exec_command(call, turn)
         case "write_stdin":
             return await _write_stdin(call, turn)
-        case "shell_command":
-            line = parse_arguments(call.arguments, ShellCommandArguments)
-            return await _run(call, (turn.commands.shell_path, "-lc", line.command), line, turn)
         case _:
-            vector = parse_arguments(call.arguments, ShellArguments)
-            return await _run(call, vector.command, vector, turn)
+            command = command_of(call, turn)
+            return await _applied(command, turn) or await run_command(command, turn)
 
 
-async def _run(
-    call: ToolCall,
-    argv: tuple[str, ...],
-    arguments: ShellCommandArguments | ShellArguments,
-    turn: ToolContext,
-) -> ToolOutput:
-    """Run a command through the approval flow of `orchestrator`, or apply the patch that it is."""
+def command_of(call: ToolCall, turn: ToolContext) -> Command:
+    """Return the command of a call. Raises ToolFailure for arguments that are none."""
+    arguments: ShellCommandArguments | ShellArguments
+    match call.name:
+        case "exec_command":
+            given = parse_arguments(call.arguments, ExecCommandArguments)
+            option = "-c" if given.login is False else "-lc"
+            argv: tuple[str, ...] = (given.shell or turn.commands.shell_path, option, given.cmd)
+            return replace(_command(call, argv, given, turn), line=given.cmd, source=CommandSource.TERMINAL)
+        case "shell_command":
+            arguments = parse_arguments(call.arguments, ShellCommandArguments)
+            argv = (turn.commands.shell_path, "-lc", arguments.command)
+        case _:
+            arguments = parse_arguments(call.arguments, ShellArguments)
+            argv = arguments.command
     command = _command(call, argv, arguments, turn)
     if arguments.timeout_ms is not None:
         command = replace(command, timeout_ms=int(arguments.timeout_ms))
-    return await _applied(command, turn) or await run_command(command, turn)
+    return command
 
 
 async def _applied(command: Command, turn: ToolContext) -> ToolOutput | None:
@@ -89,6 +94,7 @@ def _command(
         escalated=bool(arguments.with_escalated_permissions),
         justification=arguments.justification,
         source=CommandSource.PROVIDER if call.local_shell else CommandSource.AGENT,
+        word=call.word,
     )
 
 
@@ -166,18 +172,7 @@ YIELD_MS, LOOK_MS = 10_000, 250
 
 async def _exec_command(call: ToolCall, turn: ToolContext) -> ToolOutput:
     arguments = parse_arguments(call.arguments, ExecCommandArguments)
-    argv = (
-        arguments.shell or turn.commands.shell_path,
-        "-c" if arguments.login is False else "-lc",
-        arguments.cmd,
-    )
-    number = turn.commands.terminals.next_id
-    command = replace(
-        _command(call, argv, arguments, turn),
-        line=arguments.cmd,
-        source=CommandSource.TERMINAL,
-        process_id=number,
-    )
+    command = replace(command_of(call, turn), process_id=turn.commands.terminals.next_id)
     if (output := await _applied(command, turn)) is not None:
         return output
 

@@ -22,6 +22,7 @@ from app_server.engine.config.client_limits import temporary_folder
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.file_rules import MayRead, reads_all
 from app_server.engine.context.text_for_model import STANDARD_OUTPUT, OutputLimit
+from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS, TurnHooks
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.model.prompt import ToolSpec
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
@@ -32,6 +33,7 @@ from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY, Conversat
 from app_server.engine.tools.terminals import Terminals
 from app_server.engine.tools.tool_events import TurnEvents
 from app_server.engine.workspace.patch import changes
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent, Question
 from app_server_protocol.engine.questions import (
     McpCallDecision,
@@ -153,6 +155,28 @@ class ToolFailure(Exception):
     """The tool cannot serve the call; the message is sent to the model."""
 
 
+class HookWord(Struct, frozen=True):
+    """Word of hooks about a call that they did not deny."""
+
+    asks: str | None = None
+    """Reason of a question that is due because of hooks; None if none is."""
+    approves: bool = False
+    """Whether it answers the question about this call with yes. What a policy or a rule forbids stays forbidden."""
+
+
+NO_WORD: Final = HookWord()
+
+
+class HookedCall(Struct, frozen=True):
+    """A call in the words of hooks."""
+
+    name: str
+    names: tuple[str, ...]
+    """Names that matchers are held against."""
+    input: Json
+    call_id: str = ""
+
+
 class ToolCall(Struct, frozen=True):
     """One tool call of the model, independent of the kind of response item."""
 
@@ -162,6 +186,7 @@ class ToolCall(Struct, frozen=True):
     """JSON text of a function call, or free text of a custom tool call."""
     custom: bool = False
     local_shell: bool = False
+    word: HookWord = NO_WORD
 
 
 class ToolOutput(Struct, frozen=True):
@@ -260,6 +285,9 @@ class ToolContext(Struct, eq=False):
     output_limit: OutputLimit = STANDARD_OUTPUT
     strictness: Strictness = STRICT
     changes: ChangeLog = NOT_RECORDED
+    hooks: TurnHooks = NO_TURN_HOOKS
+    hooked: dict[str, HookedCall] = msgspec.field(default_factory=dict)
+    """Running calls in the words of hooks, by call id; empty in a turn without hooks."""
 
     def emit(self, event: EngineEvent) -> None:
         self.items.emit(event)

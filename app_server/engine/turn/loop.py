@@ -8,6 +8,9 @@
    and the next one begins with the compaction.
 5. The turn ends when the model called nothing and no input waits that this turn must answer. Other input that came
    during that last reply begins the next turn.
+
+Hooks may keep the user's input from the model, let the turn go on, or end it
+(`LoopHooks`).
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from app_server.engine.model.model_errors import incomplete_response
 from app_server.engine.model.prompt import Prompt
 from app_server.engine.support.engine_errors import CoreError, ModelError
+from app_server.engine.turn.loop_hooks import LoopHooks, hooked_request
 from app_server.engine.turn.model_call import ModelCall, ModelReply
 from app_server.engine.turn.turn_items import TurnInput, last_assistant_text
 from app_server_protocol.engine.events import TurnKind
@@ -45,6 +50,8 @@ class TurnStrategy(Protocol):
     """The steps of one kind of turn in the loop."""
 
     kind: TurnKind
+    hooks: LoopHooks | None = None
+    """Hooks of the turn; None if it has none."""
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt: ...
 
@@ -57,8 +64,13 @@ class TurnStrategy(Protocol):
         ...
 
     def has_steered(self) -> bool:
-        """Return whether input waits that this turn must answer."""
+        """Return whether input waits that this turn must answer. If not, the turn accepts no more."""
         ...
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether input waits that this turn must answer."""
+        return False
 
     def after_reply(self, answer: Sequence[ResponseItem], *, calls: bool) -> None:
         """Handle a recorded answer; the default does nothing. `calls`: the answer called tools."""
@@ -140,51 +152,102 @@ class TurnLoop(Struct, kw_only=True, eq=False):
     """Whether the output limit cut off a call of the last answer."""
     _opening: TurnInput | None = None
     """Input that begins the turn; None once it is recorded."""
+    _is_admitted: bool = False
+    """Whether the model may read that input."""
+    _joined: list[TurnInput] = msgspec.field(default_factory=list)
+    """Inputs that joined the turn, and that are about to be admitted."""
 
     async def run(self, opening: TurnInput) -> str | None:
         """Run the turn, and return the assistant's last message. Raises ModelError or ContextStillFull."""
         self._opening = opening
         self.model_call.emitter.turn_started(self.steps.kind, self.model_call.context_window)
+        hooks = self.steps.hooks
+        if hooks is not None:
+            admitted = await self._admit_opening(hooks, opening)
+            if admitted is None:
+                return None
+            opening = admitted
         at_begin = self.compaction is not None and self.compaction.at_begin
         if at_begin or self.model_call.tokens.context_is_full:
             await self._made_room()
         await self._fit(opening)
         self._record_opening(opening)
         await self.steps.prepare()
-        pauses = 0
+        pauses, last, waits_for_input, history = 0, None, False, self.model_call.transcript.history
+        ask = self.model_call.request if hooks is None else partial(hooked_request, self.model_call, hooks)
         while True:
-            for turn_input in self.steps.take_input():
-                self._record_words(turn_input, announced=False)
+            self._joined += self.steps.take_input()
+            if await self._must_end(waits_for_input=waits_for_input):
+                return last
+            waits_for_input = False
             await self._fit()
             estimated = self._estimate()
-            reply = await self.model_call.request(
-                self._prompt, keeps_messages=at_begin, explain=self._explanation(estimated)
-            )
+            reply = await ask(self._prompt, keeps_messages=at_begin, explain=self._explanation(estimated))
             self._learn(estimated)
             if (diff := await self.steps.diff()) is not None:
                 self.model_call.emitter.emit(TurnDiffUpdated(unified_diff=diff))
             items = self.model_call.hand_over(reply)
             self.model_call.transcript.record(self.model_call.emitter, items)
+            size = len(history)
             self.steps.after_reply(items, calls=reply.calls)
             self._check_cut(reply)
+            last = last_assistant_text(items)
             if reply.paused and pauses < MOST_PAUSES:
                 pauses += 1
                 continue
-            if at_begin and not reply.calls and not self.steps.has_steered():
-                return last_assistant_text(items)
+            if at_begin and not reply.calls and await self._may_end(last):
+                return last
             if await self._made_room():
                 continue
-            if not reply.calls and not self.steps.has_steered():
-                return last_assistant_text(items)
+            if not at_begin and not reply.calls and await self._may_end(last):
+                return last
+            waits_for_input = not reply.calls and len(history) == size
 
     def abandon(self) -> None:
         """Record the results so far of an interrupted turn; called once its tasks have ended."""
         self.model_call.abandon()
         # Input that was not sent yet: the request of the next turn has it.
+        guarded = self.steps.hooks is not None and self.steps.hooks.guards_input
         if self._opening is not None:
-            self._record_opening(self._opening)
-        for turn_input in self.steps.take_input():
-            self._record_words(turn_input, announced=False)
+            if self._is_admitted or not guarded:
+                self._record_opening(self._opening)
+            else:
+                self._show(self._opening, announced=True)
+        keep = self._show if guarded else self._record_words
+        for turn_input in (*self._joined, *self.steps.take_input()):
+            keep(turn_input, announced=False)
+
+    async def _admit_opening(self, hooks: LoopHooks, opening: TurnInput) -> TurnInput | None:
+        """Return the input that begins the turn as the model reads it. If the model must not read it, it is shown, and
+        the turn ends.
+        """
+        admitted = self._opening = await hooks.admit(opening)
+        self._is_admitted = True
+        if admitted is None:
+            self._show(opening, announced=True)
+        return admitted
+
+    async def _must_end(self, *, waits_for_input: bool) -> bool:
+        """Record the inputs that joined the turn and that the model may read. Return whether no request follows: a hook
+        ended the turn, or it went on only for inputs of which the model may read none.
+        """
+        hooks, only_refused = self.steps.hooks, bool(self._joined)
+        while self._joined:
+            admitted = self._joined[0] if hooks is None else await hooks.admit(self._joined[0])
+            turn_input = self._joined.pop(0)
+            if admitted is None:
+                self._show(turn_input, announced=False)
+            else:
+                only_refused = False
+                self._record_words(admitted, announced=False)
+        return hooks is not None and (hooks.stopped or (only_refused and waits_for_input))
+
+    async def _may_end(self, last: str | None) -> bool:
+        """Return whether the turn may end after an answer without calls. `last`: its text; None if it has none."""
+        hooks = self.steps.hooks
+        if hooks is not None and not self.steps.is_owed and await hooks.goes_on(last):
+            return False
+        return not self.steps.has_steered()
 
     def _check_cut(self, reply: ModelReply) -> None:
         """Raise ModelError for a second answer in a row whose call the output limit cut off, since the next one would
@@ -254,7 +317,7 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         again.
         """
         compaction, counts = self.compaction, self.model_call.tokens
-        if compaction is None:
+        if compaction is None or (self.steps.hooks is not None and self.steps.hooks.stopped):
             return False
         tokens = compaction.budget.estimate() if counts.uncounted else counts.in_context
         over = tokens is not None and tokens >= compaction.limit

@@ -12,6 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from app_server_protocol.engine.errors import TurnError
+from app_server_protocol.engine.hook_runs import HookCompleted, HookStarted
 from app_server_protocol.engine.item_text import ItemText, Part
 from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.items import FileChange, Item
@@ -252,6 +253,8 @@ EngineEvent = (
     | Question
     | GoalUpdated
     | GoalCleared
+    | HookStarted
+    | HookCompleted
     | Notice
 )
 

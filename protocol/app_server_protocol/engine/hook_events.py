@@ -54,6 +54,29 @@ class HookHandlerType(StrEnum):
     """A request to the client (`hook/run`)."""
 
 
+class HookRunStatus(StrEnum):
+    """State of one run of a hook."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    """The hook did not answer, or its answer could not be understood."""
+    BLOCKED = "blocked"
+    """The hook forbade what it guards."""
+    STOPPED = "stopped"
+    """The hook ended the turn."""
+
+
+class HookEntryKind(StrEnum):
+    """Purpose of a text that a hook has brought."""
+
+    WARNING = "warning"
+    STOP = "stop"
+    FEEDBACK = "feedback"
+    CONTEXT = "context"
+    ERROR = "error"
+
+
 GUARDS = frozenset({HookEvent.PRE_TOOL_USE, HookEvent.PERMISSION_REQUEST, HookEvent.USER_PROMPT_SUBMIT})
 """Events whose handlers guard something. What happens when such a handler fails is a setting."""
 

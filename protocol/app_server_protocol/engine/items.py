@@ -176,6 +176,20 @@ class DynamicToolCall(Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
+class HookPromptFragment(EngineStruct):
+    """Words of one hook."""
+
+    text: str
+    hook_run_id: str
+
+
+class HookPrompt(Struct, frozen=True):
+    """Words of hooks for the model, because of which a turn goes on."""
+
+    id: str
+    fragments: tuple[HookPromptFragment, ...]
+
+
 class Plan(Struct, frozen=True):
     """A proposed plan, in plan mode."""
 
@@ -196,6 +210,7 @@ Item = (
     | ExitedReview
     | ContextCompaction
     | DynamicToolCall
+    | HookPrompt
     | Plan
 )
 

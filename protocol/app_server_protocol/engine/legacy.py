@@ -117,7 +117,7 @@ def legacy_events(item: items.Item, *, raw_reasoning: bool) -> list[EventMsg]:  
             return [ExitedReviewModeEvent(review_output=item.output)]
         case items.ContextCompaction():
             return [AgentMessageEvent(message=COMPACTED)]
-        case items.DynamicToolCall() | items.Plan() | items.WebSearch():
+        case items.DynamicToolCall() | items.HookPrompt() | items.Plan() | items.WebSearch():
             return []
 
 

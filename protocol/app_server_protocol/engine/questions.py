@@ -101,10 +101,13 @@ class McpCallQuestion(Struct, frozen=True, kw_only=True):
     """Whether an approval may be stored in the user's settings."""
     as_inquiry: bool
     """Whether clients of the thread API are asked in the form of a question of the model, and not of the server."""
+    reason: str | None = None
+    """Reason of a hook that wants the user to be asked; None if no hook does."""
 
     @property
     def message(self) -> str:
-        return f'Allow the {self.server} MCP server to run tool "{self.tool}"?'
+        question = f'Allow the {self.server} MCP server to run tool "{self.tool}"?'
+        return question if self.reason is None else f"{question} ({self.reason})"
 
 
 ApprovalQuestion = CommandApprovalQuestion | PatchApprovalQuestion

@@ -150,13 +150,26 @@ class ContextCompactionThreadItem(parts.Item):
     type: Literal["contextCompaction"] = "contextCompaction"
 
 
+class HookPromptFragment(WireStruct):
+    """Words of one hook, and the run of it that brought them."""
+
+    text: str
+    hook_run_id: str
+
+
+class HookPromptThreadItem(parts.Item):
+    """Words that hooks gave the model, because of which the turn goes on."""
+
+    type: Literal["hookPrompt"] = "hookPrompt"
+    fragments: tuple[HookPromptFragment, ...]
+
+
 class OtherThreadItem(parts.Item):
-    """An item that only other servers make: of hooks, sub-agents and generated pictures, and results given in advance.
+    """An item that only other servers make: of sub-agents and generated pictures, and results given in advance.
     `raw` is all of it.
     """
 
     type: Literal[
-        "hookPrompt",
         "functionCallOutput",
         "collabAgentToolCall",
         "subAgentActivity",
@@ -189,6 +202,7 @@ ThreadItem = TypeAliasType(
         | EnteredReviewModeThreadItem
         | ExitedReviewModeThreadItem
         | ContextCompactionThreadItem
+        | HookPromptThreadItem
         | OtherThreadItem,
         Field(discriminator="type"),
     ],

@@ -125,3 +125,17 @@ def test_a_turn_is_found_by_its_thread_and_name(named: tuple[str, str], found: s
             overview.add(entry)
     turn_found = overview.turn(*named)
     assert (None if turn_found is None else turn_found.turn) == found
+
+
+def test_a_hook_is_a_bar_of_its_turn() -> None:
+    run: Json = {"id": "pre-tool-use:0:/h:c1", "eventName": "preToolUse"}
+    times = shown(
+        (
+            told("turn/started", turn={"id": TURN}),
+            told("hook/started", turnId=TURN, run=run),
+            told("hook/completed", turnId=TURN, run=run),
+        )
+    )
+    [bar] = times["bars"]
+    assert (bar["id"], bar["kind"], bar["what"]) == (run["id"], "hook preToolUse", "tool")
+    assert bar["end"] > bar["start"]

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from app_server.engine.context.history import ConversationHistory
+from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS
 from app_server.engine.model.prompt import FunctionTool, Prompt, ToolSpec
 from app_server.engine.storage.rollout_names import new_rollout_path
 from app_server.engine.storage.writer import RolloutWriter
@@ -62,6 +63,7 @@ class OnlyAClock:
     commands = SimpleNamespace(terminals=SimpleNamespace(names=lambda item_id: False))
     """Commands without an open terminal."""
     sources = SimpleNamespace(clock=lambda: 0.0)
+    hooks = NO_TURN_HOOKS
 
 
 class AmpleRoom:

@@ -19,6 +19,7 @@ from app_server.server.conversations.live_turn import LiveItem, LiveTurn
 from app_server_protocol.acp.tool_calls import ToolCallStatus
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.hook_runs import HookCompleted, HookStarted
 from app_server_protocol.engine.item_text import Part
 from app_server_protocol.engine.notices import (
     CustomPromptsListed,
@@ -90,7 +91,7 @@ class SessionNotices:
         elif len(self._held) < MOST_HELD:
             self._held.append(notice)
 
-    def take(self, event: EngineEvent) -> None:
+    def take(self, event: EngineEvent) -> None:  # noqa: C901 - one case for each kind
         """Write an event that belongs to no item."""
         match event:
             case events.AttemptFailed():
@@ -108,6 +109,9 @@ class SessionNotices:
             case events.McpServersSettled(failures=failures):
                 for message in failures:
                     self.notice(Notice(message))
+            case HookCompleted(run=run):
+                if run.problem is not None:
+                    self.notice(Notice(run.problem))
             case DeprecationNotice():
                 self.notice(Notice(event.summary, details=event.details))
             case (
@@ -130,6 +134,7 @@ class SessionNotices:
                 | events.McpServerStateChanged()
                 | events.GoalUpdated()
                 | events.GoalCleared()
+                | HookStarted()
                 | TokenUsageUpdated()
                 | HistoryItemRecorded()
                 | TurnDiffUpdated()
@@ -278,7 +283,7 @@ class SessionReducer:
                     self._updates.whole_text(
                         Speaker.AGENT, f"{ended.id}-findings", outcome(ended.output) or NO_FINDINGS
                     )
-            case items.UserMessage() | items.EnteredReview():
+            case items.UserMessage() | items.EnteredReview() | items.HookPrompt():
                 pass
             case _:
                 self._call_over(item, ended, cut=event.cut)
@@ -355,6 +360,7 @@ def begun_call(item: LiveItem) -> ToolCallView | None:
             | items.UserMessage()
             | items.ExitedReview()
             | items.EnteredReview()
+            | items.HookPrompt()
         ):
             return None
         case shown:

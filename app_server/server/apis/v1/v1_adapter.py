@@ -26,6 +26,7 @@ from app_server.server.conversations.adapter import (
 from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol import event_items as wire
 from app_server_protocol.engine import events, items
+from app_server_protocol.engine.hook_runs import HookCompleted, HookStarted
 from app_server_protocol.engine.legacy import begin_events, has_query, legacy_event, legacy_events
 from app_server_protocol.engine.notices import HistoryItemRecorded, SessionClosed, TurnDiffUpdated
 from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
@@ -128,7 +129,9 @@ class ConversationAdapter:
                 yield turn_events.TaskStartedEvent(model_context_window=window)
             case events.TurnEnded() as ended:
                 yield from _turn_end(ended)
-            case events.AttemptFailed() | events.McpServersSettled() | McpCallQuestion() as told:
+            case (
+                events.AttemptFailed() | events.McpServersSettled() | McpCallQuestion() | HookCompleted()
+            ) as told:
                 yield from _told(told)
             case (
                 events.ItemTextGrown()
@@ -140,6 +143,7 @@ class ConversationAdapter:
                 | events.SettingsChanged()
                 | events.ModelRerouted()
                 | events.McpServerStateChanged()
+                | HookStarted()
                 | ToolCallQuestion()
                 | UserInputQuestion()
                 | TurnDiffUpdated(unified_diff="")
@@ -234,8 +238,13 @@ def _turn_item(item: items.Item) -> wire.TurnItem | None:
             return None
 
 
-def _told(event: events.AttemptFailed | events.McpServersSettled | McpCallQuestion) -> Iterator[EventMsg]:
+def _told(
+    event: events.AttemptFailed | events.McpServersSettled | McpCallQuestion | HookCompleted,
+) -> Iterator[EventMsg]:
     match event:
+        case HookCompleted(run=run):
+            if run.problem is not None:
+                yield notice_events.BackgroundEventEvent(message=run.problem)
         case events.AttemptFailed(attempt=attempt, attempts=attempts):
             yield notice_events.StreamErrorEvent(message=f"Reconnecting... {attempt}/{attempts}")
         case events.McpServersSettled(failures=failures):

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, cast
 
 from app_server.server.apis.v2.account_limits import AccountLimits
 from app_server.server.apis.v2.item_lines import NotificationLines
@@ -18,6 +20,7 @@ from app_server_protocol.engine.events import (
     ModelRerouted,
     SettingsChanged,
 )
+from app_server_protocol.engine.hook_runs import HookCompleted, HookRun, HookStarted
 from app_server_protocol.engine.notices import (
     DeprecationNotice,
     ErrorNotice,
@@ -31,10 +34,13 @@ from app_server_protocol.engine.notices import (
 )
 from app_server_protocol.engine.token_usage import RateLimitSnapshot, RateLimitWindow, TokenUsageInfo
 from app_server_protocol.outgoing import struct_from
-from app_server_protocol.v2 import models, server
+from app_server_protocol.v2 import hook_runs, models, server
 from app_server_protocol.v2 import thread as wire
 from app_server_protocol.v2.settings import THREAD_SETTINGS_UPDATED
 from app_server_protocol.v2.turn import TURN_DIFF_UPDATED, TURN_PLAN_UPDATED, TurnPlanStep, TurnPlanStepStatus
+
+if TYPE_CHECKING:
+    from app_server_protocol.v2.hook_listing import HookEventName, HookHandlerType, HookSource
 
 
 def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:
@@ -70,6 +76,39 @@ def _window(window: RateLimitWindow | None) -> server.RateLimitWindow | None:
         used_percent=round(window.used_percent),
         window_duration_mins=window.window_minutes,
         resets_at=window.resets_at,
+    )
+
+
+_HANDLER_TYPES: Final[Mapping[str, HookHandlerType]] = {
+    "mcpTool": "mcpTool",
+    "prompt": "prompt",
+    "agent": "agent",
+}
+_SOURCES: Final[Mapping[str, HookSource]] = {"user": "user", "project": "project"}
+
+
+def shown_run(run: HookRun) -> hook_runs.HookRunSummary:
+    return hook_runs.HookRunSummary(
+        id=run.id,
+        event_name=cast("HookEventName", run.event.camel),
+        # This API has no words for a callback of a client: it is shown as a command of the session.
+        handler_type=_HANDLER_TYPES.get(run.handler_type.value, "command"),
+        execution_mode=hook_runs.HookExecutionMode.ASYNC
+        if run.is_async
+        else hook_runs.HookExecutionMode.SYNC,
+        scope=hook_runs.HookScope.THREAD if run.of_thread else hook_runs.HookScope.TURN,
+        source_path=run.source_path,
+        source=_SOURCES.get(run.source.value, "sessionFlags"),
+        display_order=run.display_order,
+        status=hook_runs.HookRunStatus[run.status.name],
+        status_message=run.status_message,
+        started_at=run.started_at,
+        completed_at=run.completed_at,
+        duration_ms=run.duration_ms,
+        entries=tuple(
+            hook_runs.HookOutputEntry(kind=hook_runs.HookOutputEntryKind[each.kind.name], text=each.text)
+            for each in run.entries
+        ),
     )
 
 
@@ -122,6 +161,13 @@ class ThreadNotices:
                     self._warn(event.message)
             case _:
                 pass  # progress that clients do not need, and answers to operations that this API does not have
+
+    def hook(self, turn_id: str | None, event: HookStarted | HookCompleted) -> None:
+        thread, shown = self._thread_id, shown_run(event.run)
+        if isinstance(event, HookStarted):
+            self._lines.add(hook_runs.HOOK_STARTED, thread_id=thread, turn_id=turn_id, run=shown)
+        else:
+            self._lines.add(hook_runs.HOOK_COMPLETED, thread_id=thread, turn_id=turn_id, run=shown)
 
     def goal(self, turn_id: str | None, event: GoalUpdated | GoalCleared) -> None:
         if isinstance(event, GoalCleared):

@@ -170,6 +170,12 @@ def thread_item(item: engine.Item, started_ms: int | None, completed_ms: int | N
             return wire.ExitedReviewModeThreadItem(**at, review=review_text(item.output))
         case engine.ContextCompaction():
             return wire.ContextCompactionThreadItem(**at)
+        case engine.HookPrompt():
+            said = [
+                wire.HookPromptFragment(text=each.text, hook_run_id=each.hook_run_id)
+                for each in item.fragments
+            ]
+            return wire.HookPromptThreadItem(**at, fragments=tuple(said))
 
 
 def command_line(argv: Sequence[str]) -> str:

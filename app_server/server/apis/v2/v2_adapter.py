@@ -28,6 +28,7 @@ from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.engine import events
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import EndedItem, TurnRecord
+from app_server_protocol.engine.hook_runs import HookCompleted, HookStarted
 from app_server_protocol.engine.items import ExitedReview, Item
 from app_server_protocol.engine.notices import Notice, TokenUsageUpdated
 from app_server_protocol.engine.questions import (
@@ -155,6 +156,8 @@ class ThreadAdapter:
             self._news.rerouted(turn_id, inner)
         elif isinstance(inner, events.McpServerStateChanged):
             self._news.server_state(inner)
+        elif isinstance(inner, HookStarted | HookCompleted):
+            self._news.hook(turn_id, inner)
         elif turn_id is not None and not isinstance(inner, Unshown):
             self._of_turn(turn_id, event, inner, live)
 

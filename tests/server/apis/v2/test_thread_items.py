@@ -255,6 +255,10 @@ ITEMS: list[tuple[engine.Item, Json]] = [
     (engine.ExitedReview("x", None), {"type": "exitedReviewMode", "id": "x", "review": NO_REVIEW}),
     (engine.ContextCompaction("k"), {"type": "contextCompaction", "id": "k"}),
     (engine.Plan("p", "1. look"), {"type": "plan", "id": "p", "text": "1. look"}),
+    (
+        engine.HookPrompt("h", (engine.HookPromptFragment(text="go on", hook_run_id="stop:0:/h"),)),
+        {"type": "hookPrompt", "id": "h", "fragments": [{"text": "go on", "hookRunId": "stop:0:/h"}]},
+    ),
 ]
 
 

@@ -33,6 +33,14 @@ from app_server_protocol.engine.events import (
     TurnStarted,
     TurnStatus,
 )
+from app_server_protocol.engine.hook_events import (
+    HookEntryKind,
+    HookEvent,
+    HookHandlerType,
+    HookRunStatus,
+    HookSource,
+)
+from app_server_protocol.engine.hook_runs import HookCompleted, HookRun, HookRunEntry, HookStarted
 from app_server_protocol.engine.item_values import ExecOutputStream, PlanItemArg, StepStatus
 from app_server_protocol.engine.items import (
     AgentMessage,
@@ -85,6 +93,21 @@ from tests.server.apis.v2.recorded import (
 )
 from tests.support.written_texts import grown
 
+
+def hook_run(status: str) -> HookRun:
+    return HookRun(
+        id="stop:0:/h",
+        event=HookEvent.STOP,
+        handler_type=HookHandlerType.COMMAND,
+        source=HookSource.USER,
+        source_path="/h",
+        display_order=0,
+        status=HookRunStatus(status),
+        entries=(HookRunEntry(HookEntryKind.ERROR, "the hook failed"),),
+        started_at=5,
+    )
+
+
 EVENTS: list[EngineEvent] = [
     TurnStarted(TurnKind.REGULAR, None, NOW),
     TurnEnded(status=TurnStatus.FAILED, started_at=None, ended_at=NOW, seconds=None),
@@ -109,6 +132,8 @@ EVENTS: list[EngineEvent] = [
     AttemptFailed(TurnError("x"), 1, 2),
     GoalUpdated(Goal(objective="x", token_budget=5, created_at=1, updated_at=2)),
     GoalCleared(),
+    HookStarted(hook_run("running")),
+    HookCompleted(hook_run("failed")),
     ModelRerouted("m", "n"),
     SettingsChanged(
         ThreadSettings(
