@@ -67,6 +67,36 @@ async def test_a_server_over_http(world: MakeWorld) -> None:
     assert {one.headers.get("X-Token", one.headers.get("x-token")) for one in peer.asked} == {"given"}
 
 
+# --- what is announced
+async def test_initialize_announces_what_is_served_and_nothing_else(world: MakeWorld) -> None:
+    announced = {
+        "list": "session/list",
+        "resume": "session/resume",
+        "close": "session/close",
+        "delete": "session/delete",
+        "fork": "session/fork",
+        "title": "session/set_title",
+    }
+    async with world(acp=True) as w:
+        editor = Editor(w)
+        capabilities = (await editor.start())["agentCapabilities"]
+        sessions = capabilities["sessionCapabilities"]
+        assert sessions.keys() == {*announced, "additionalDirectories", "systemPrompt"}
+        assert sessions["systemPrompt"] == {"mode": {"override": {}}}
+        for method in (*announced.values(), "session/load"):
+            answer = await w.client.ask(method, {"sessionId": "none", "title": "t", "cwd": "/"})
+            assert answer.get("error", {}).get("code") != -32601, method
+        assert "providers" not in capabilities
+        for method in (
+            "session/archive",
+            "session/unarchive",
+            "session/status",
+            "providers/list",
+            "auth/status",
+        ):
+            assert (await w.client.ask(method, {}))["error"]["code"] == -32601
+
+
 # --- modes and options
 async def test_the_mode_and_its_option_are_always_the_same(world: MakeWorld) -> None:
     config = {"approval_policy": "on-request", "sandbox_mode": "workspace-write"}
