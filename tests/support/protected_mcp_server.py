@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlencode, urlsplit
 
 from app_server_protocol.encoding import Json
 from tests.support.http_server import HttpHandler, http_server
@@ -96,6 +96,8 @@ class ProtectedMcpServer:
 
     def _token(self, fields: Json) -> Answer:
         client = fields.get("client_id"), fields.get("client_secret")
+        if fields.get("basic"):
+            client = tuple(map(unquote, base64.b64decode(fields["basic"]).decode().split(":")))  # type: ignore[assignment]
         if fields.get("resource") != (self.own_resource or self.mcp_url) or client != self.client:
             return 400, {"error": "invalid_target"}
         if fields["grant_type"] == "authorization_code":
@@ -140,6 +142,8 @@ def protected_mcp_server() -> Iterator[ProtectedMcpServer]:
             body = self.body().decode()
             is_json = "json" in (self.headers.get("Content-Type") or "")
             fields = (json.loads(body) if is_json else dict(parse_qsl(body))) if body else {}
+            if (basic := self.headers.get("Authorization") or "").startswith("Basic "):
+                fields["basic"] = basic.removeprefix("Basic ")
             bearer = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
             status, answer = played.answer(self.command, self.path.partition("?")[0], fields, bearer)
             headers = {"Content_Type": "application/json"}

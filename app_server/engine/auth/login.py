@@ -335,6 +335,7 @@ class McpLogins(Struct, frozen=True):
                 url=url,
                 client_id=client.id,
                 client_secret=client.secret,
+                basic_auth=(client.secret is not None and client.in_header) or None,
                 access_token="",
                 scopes=asked,
                 token_endpoint=authorization.token_endpoint,
@@ -349,5 +350,5 @@ class McpLogins(Struct, frozen=True):
     ) -> oauth_client.OAuthClient:
         """Return the client that is registered beforehand, or register one."""
         if settings.client_id:
-            return oauth_client.OAuthClient(settings.client_id, settings.client_secret)
+            return oauth_client.OAuthClient(settings.client_id, settings.client_secret, server.basic_auth)
         return await oauth_client.register(self.http, server, redirect)

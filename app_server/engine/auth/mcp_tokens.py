@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 NAMES = {"server": "server_name", "url": "server_url", "expires_at_ms": "expires_at"}
 """Names in codex of the fields that are called otherwise there."""
 
-OURS = ("token_endpoint", "resource", "client_secret")
+OURS = ("token_endpoint", "resource", "client_secret", "basic_auth")
 """Fields that codex does not have. They are left out if they are not known."""
 
 
@@ -57,6 +57,8 @@ class McpTokens(Redacted, frozen=True, kw_only=True, rename=NAMES):
     """Address for refreshing the token; None for a login that codex stored: the address has to be found first."""
     resource: str | None = None
     client_secret: str | None = None
+    basic_auth: bool | None = None
+    """Whether the token endpoint takes the secret in a header; None if in the form, or if there is none."""
 
 
 def read_mcp_tokens(home: Path, server: str, url: str) -> McpTokens | None:
@@ -164,7 +166,7 @@ class McpTokenSource(Struct, frozen=True):
             )
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
         form |= {} if resource is None else {"resource": resource}
-        client = oauth_client.OAuthClient(stored.client_id, stored.client_secret)
+        client = oauth_client.OAuthClient(stored.client_id, stored.client_secret, stored.basic_auth is True)
         answer = await oauth_client.exchange(self.http, endpoint, client, form)
         after = tokens_of(answer, stored, self.clock())
         if self._stored(stored.server, stored.url) == stored:  # a new login in the meantime takes precedence

@@ -8,9 +8,10 @@ are refused. Every token is requested for one resource (RFC 8707), which is the 
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from msgspec import Struct
 
@@ -49,6 +50,8 @@ class AuthorizationServer(Struct, frozen=True):
     """Whether its callbacks in the browser name the issuer (RFC 9207)."""
     offers_offline_access: bool = False
     """Whether it lists the scope with which clients get refresh tokens."""
+    basic_auth: bool = False
+    """Whether it takes the secret of a client in the header `Authorization` alone (RFC 8414: unless it says more)."""
 
     def with_offline_access(self, scopes: tuple[str, ...]) -> tuple[str, ...]:
         """Return scopes that are asked for, with that for refresh tokens. Without any scope the server decides."""
@@ -142,7 +145,9 @@ def _server(answer: OAuthAnswer, issuer: str, url: str) -> AuthorizationServer:
         raise AuthError("the authorization server has no logins through the browser")
     names_issuer = answer.fields.get("authorization_response_iss_parameter_supported") is True
     offline = OFFLINE_ACCESS in answer.texts("scopes_supported")
-    return AuthorizationServer(named, authorize, token, register, names_issuer, offline)
+    methods = answer.texts("token_endpoint_auth_methods_supported") or ("client_secret_basic",)
+    in_header = "client_secret_basic" in methods and "client_secret_post" not in methods
+    return AuthorizationServer(named, authorize, token, register, names_issuer, offline, in_header)
 
 
 def _resource_places(url: str) -> Iterator[str]:
@@ -176,6 +181,8 @@ class OAuthClient(Redacted, frozen=True):
     HIDDEN = ("secret",)
     id: str
     secret: str | None = None
+    in_header: bool = False
+    """Whether the secret is sent in the header `Authorization`, and not in the form."""
 
 
 async def register(http: OAuthHttp, server: AuthorizationServer, redirect: str) -> OAuthClient:
@@ -206,8 +213,13 @@ async def exchange(
     form: Mapping[str, str],
 ) -> OAuthAnswer:
     """Exchange a code or a refresh token. Raises AuthError, and McpLoginOver if a retry cannot succeed."""
-    secret = {} if client.secret is None else {"client_secret": client.secret}
-    answer = await http.post_form(token_endpoint, {**form, "client_id": client.id, **secret})
+    own, headers = {"client_id": client.id}, {}
+    if client.secret is not None and client.in_header:
+        pair = f"{quote(client.id, safe='')}:{quote(client.secret, safe='')}"
+        own, headers = {}, {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    elif client.secret is not None:
+        own["client_secret"] = client.secret
+    answer = await http.post_form(token_endpoint, {**form, **own}, headers=headers)
     if not answer.is_success:
         kind = McpLoginOver if answer.fields.get("error") == "invalid_grant" else AuthError
         raise kind(f"the authorization server gave no token ({answer.outcome})")

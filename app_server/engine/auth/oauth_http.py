@@ -84,12 +84,14 @@ class OAuthHttp:
         """
         return await self._ask("GET", url, whom=whom, headers=headers, reads=reads)
 
-    async def post_form(self, url: str, form: Mapping[str, str], whom: str = "") -> OAuthAnswer:
+    async def post_form(
+        self, url: str, form: Mapping[str, str], whom: str = "", headers: Mapping[str, str] | None = None
+    ) -> OAuthAnswer:
         """Send fields as a form. `whom` is the name of the server in errors; if it is empty, they contain its
         address.
         """
         content = "application/x-www-form-urlencoded"
-        return await self._ask("POST", url, urlencode(form).encode(), content, whom)
+        return await self._ask("POST", url, urlencode(form).encode(), content, whom, headers=headers)
 
     async def post_json(self, url: str, fields: Mapping[str, Json], whom: str = "") -> OAuthAnswer:
         """Send fields as JSON."""

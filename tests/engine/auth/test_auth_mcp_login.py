@@ -226,19 +226,32 @@ def test_addresses_for_secrets() -> None:
 
 
 # --- clients that are registered beforehand, scopes
+@pytest.mark.parametrize(
+    ("methods", "in_header"),
+    [
+        (["client_secret_post", "client_secret_basic"], False),
+        (["client_secret_post"], False),
+        (["client_secret_basic"], True),
+        (None, True),
+    ],
+)
 async def test_a_client_of_the_user_is_used_and_none_registered(
-    tmp_path: Path, remote: ProtectedMcpServer
+    tmp_path: Path, remote: ProtectedMcpServer, methods: list[str] | None, in_header: bool
 ) -> None:
-    remote.server_metadata = {"registration_endpoint": None}
-    remote.client, remote.own_resource = ("mine", "hush-1"), "https://tools.example/all"
-    login = McpLoginSettings(client_id="mine", client_secret="hush-1")
+    remote.server_metadata = {
+        "registration_endpoint": None,
+        "token_endpoint_auth_methods_supported": methods,
+    }
+    remote.client, remote.own_resource = ("mine", "hush:1/ü"), "https://tools.example/all"
+    login = McpLoginSettings(client_id="mine", client_secret="hush:1/ü")
     settings: dict[str, Json] = {"login": login, "oauth_resource": "https://tools.example/all"}
     assert await log_in(tmp_path, remote, settings=settings) == LoginOutcome(True)
     assert remote.asked("/register") == []
     assert "hush" not in repr(McpHttpTransport(url="https://x.example", login=login))
     assert await source(tmp_path, NOW + 3590).token("remote", remote.mcp_url) == "secret-access-2"
     (_, refreshed) = remote.asked("/token")
-    assert (refreshed["client_id"], refreshed["client_secret"]) == ("mine", "hush-1")
+    assert refreshed.get("client_secret") == (None if in_header else "hush:1/ü")
+    assert ("client_id" in refreshed, "basic" in refreshed) == (not in_header, in_header)
     assert refreshed["resource"] == "https://tools.example/all"
 
 
