@@ -14,7 +14,7 @@ from msgspec import Struct
 from app_server.engine.config.client_limits import check_sandbox, temporary_folder
 from app_server.engine.config.config_values import RequestOverrides
 from app_server.engine.config.settings_service import UserSettings
-from app_server.engine.context.custom_prompts import FOLDER, discover_prompts
+from app_server.engine.context import custom_prompts
 from app_server.engine.sandbox.exec import command, command_process
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.support.lazy import Lazy
@@ -138,4 +138,6 @@ class Host(Struct, frozen=True):
 
     async def prompts(self) -> tuple[CustomPrompt, ...]:
         """Return the prompts in the home, sorted by name."""
-        return await run_in_thread(discover_prompts, self.settings.home / FOLDER)
+        return await run_in_thread(
+            custom_prompts.discover_prompts, self.settings.home / custom_prompts.FOLDER
+        )

@@ -12,7 +12,6 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +36,7 @@ from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.context.skills import skill_catalog
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.plan import KeptFolders
-from app_server.engine.storage import stored_conversations
-from app_server.engine.storage.socket_folders import known_folders
+from app_server.engine.storage import socket_folders, stored_conversations
 from app_server.engine.support.client_info import ClientProfile, EarlyInitialize, own_user_agent
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.limits import Limits
@@ -54,7 +52,7 @@ from app_server.server.apis.router import FindRoute, MethodRouter
 from app_server.server.apis.v1 import ignored, v1_routes
 from app_server.server.apis.v2 import v2_routes, v2_services
 from app_server.server.client_connection import ServedClient
-from app_server.server.conversations.idle import IdleReaper, UnattendedReaper
+from app_server.server.conversations import idle
 from app_server.server.conversations.manager import ConversationManager
 from app_server.server.conversations.subscriptions import Client
 from app_server.server.engine_loader import LazyEngine
@@ -186,7 +184,7 @@ class Server:
         )
         if (sharing := settings.sharing) is not None:
             self.conversations.outlasts_clients = True
-            unattended = UnattendedReaper(
+            unattended = idle.UnattendedReaper(
                 self.conversations,
                 machine.monotonic,
                 turn_seconds=sharing.unwatched_minutes * 60,
@@ -196,9 +194,9 @@ class Server:
             background.start_soon(self._unloader.run, anyio.sleep, name="idle conversations")
 
     @property
-    def _unloader(self) -> IdleReaper:
+    def _unloader(self) -> idle.IdleReaper:
         clock = self._settings.machine.monotonic
-        return self._shared.get(IdleReaper, lambda: IdleReaper(self.conversations, clock))
+        return self._shared.get(idle.IdleReaper, lambda: idle.IdleReaper(self.conversations, clock))
 
     @property
     def work(self) -> ServerLoad:
@@ -326,13 +324,14 @@ class Server:
 
 
 def command_runner(settings: ServerSettings) -> CommandRunner:
+    runtime = settings.environment.get("XDG_RUNTIME_DIR")
     return settings.machine.runner(
         python=sys.executable,
         home=str(settings.home),
         environment=settings.environment,
         output_cap=settings.limits.output_bytes,
         kept=settings.kept,
-        known=partial(known_folders, str(settings.home), settings.environment.get("XDG_RUNTIME_DIR")),
+        known=lambda: socket_folders.known_folders(str(settings.home), runtime),
     )
 
 

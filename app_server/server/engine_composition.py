@@ -36,7 +36,7 @@ from app_server.engine.session.session_servers import Elicitations
 from app_server.engine.session.session_services import TurnCompleted
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.system_ports import ModelHttp
-from app_server.engine.telemetry.notify import NotifyProgram, turn_complete
+from app_server.engine.telemetry import notify
 from app_server.engine.telemetry.telemetry_events import (
     NO_TELEMETRY,
     ConversationFacts,
@@ -172,7 +172,7 @@ class EngineAdapters:
             return mcp_tokens.McpTokenSource(auth.home, http, process.wall_clock, anyio.Lock())
 
         self._mcp_tokens = Lazy(load_mcp_tokens)
-        self._programs: dict[tuple[str, ...], NotifyProgram] = {}
+        self._programs: dict[tuple[str, ...], notify.NotifyProgram] = {}
         self._export: TelemetryExport | None = None
         self._exports = False
         """Whether opening the export was tried, even if none can be opened."""
@@ -244,11 +244,11 @@ class EngineAdapters:
     ) -> TurnCompleted | None:
         if not config.notify:
             return None
-        program = self._programs.setdefault(config.notify, NotifyProgram(config.notify))
+        program = self._programs.setdefault(config.notify, notify.NotifyProgram(config.notify))
         environment = self._environment_of(caller)
 
         def completed(turn_id: str, user_messages: Sequence[str], last: str | None) -> None:
-            message = turn_complete(conversation_id, turn_id, str(config.cwd), user_messages, last)
+            message = notify.turn_complete(conversation_id, turn_id, str(config.cwd), user_messages, last)
             self._background.start_soon(program.notify, message, environment, name="notify")
 
         return completed

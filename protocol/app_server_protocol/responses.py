@@ -330,6 +330,13 @@ def aborted_output(call: CallItem) -> OutputItem:
     return output_of(call, FunctionCallOutputPayload(content="aborted"))
 
 
+_ITEMS: Final = (*get_args(KnownItem), OtherItem)
+
+
+def is_response_item(value: object) -> bool:
+    return isinstance(value, _ITEMS)
+
+
 _KINDS: Final[Mapping[str, type[KnownItem]]] = {
     get_args(kind.__annotations__["type"])[0]: kind for kind in get_args(KnownItem)
 }

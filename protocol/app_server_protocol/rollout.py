@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from msgspec import Struct
 from pydantic.json_schema import SkipJsonSchema
@@ -24,7 +24,6 @@ from app_server_protocol.engine.thread_settings import (
     or_unset,
     patch_of,
 )
-from app_server_protocol.events.msg import EVENTS, EventMsg
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.outgoing import EngineStruct, always_written, struct_from
 from app_server_protocol.policy import (
@@ -36,8 +35,11 @@ from app_server_protocol.policy import (
     known_effort,
     without_profile,
 )
-from app_server_protocol.responses import ResponseItem
+from app_server_protocol.responses import ResponseItem, is_response_item
 from app_server_protocol.wire_fields import StoredSandboxPolicy
+
+if TYPE_CHECKING:
+    from app_server_protocol.events.msg import EventMsg
 
 
 class SubAgentKind(StrEnum):
@@ -207,7 +209,9 @@ class StoredEvent(Struct, frozen=True):
         return self.body[:-1] + b"," + json.dumps(self.extra, separators=(",", ":")).encode("ascii")[1:]
 
 
-RolloutItem = SessionMetaLine | ResponseItem | CompactedItem | TurnContextItem | EventMsg | StoredEvent
+RolloutItem: TypeAlias = (
+    "SessionMetaLine | ResponseItem | CompactedItem | TurnContextItem | EventMsg | StoredEvent"
+)
 LineType = Literal["session_meta", "response_item", "compacted", "turn_context", "event_msg"]
 
 
@@ -239,7 +243,7 @@ def line_type(payload: RolloutItem) -> LineType:
         case StoredEvent():
             return "event_msg"
         case _:
-            return "event_msg" if EVENTS.get(payload.type) is type(payload) else "response_item"
+            return "response_item" if is_response_item(payload) else "event_msg"
 
 
 def utc_timestamp(moment: datetime) -> str:

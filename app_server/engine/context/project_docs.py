@@ -21,8 +21,8 @@ from app_server.engine.config.file_rules import MayRead, reads_all, rules_of
 from app_server.engine.support.real_path import real_path
 from app_server.engine.support.rooted_fs import RefusedName, RootDir
 from app_server.engine.support.text_of_bytes import text_of_bytes
+from app_server.engine.workspace.git import safe_directories
 from app_server.engine.workspace.git.repository import OnRefusal, belongs_to_another, project_of
-from app_server.engine.workspace.git.safe_directories import is_safe_directory
 from app_server_protocol.policy import PermissionProfile, changeable_folders
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,10 @@ def _project_docs(
         return []
     left, parts = max_bytes, list[_Document]()
     project = project_of(
-        cwd, "instructions", on_refusal, lambda folder: is_safe_directory(folder, environment)
+        cwd,
+        "instructions",
+        on_refusal,
+        lambda folder: safe_directories.is_safe_directory(folder, environment),
     )
     try:
         with RootDir(project.folders[0], home) as repository:

@@ -18,8 +18,8 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 import anyio
 import httpcore2
 
+from app_server.engine.http import content
 from app_server.engine.http.address import Address, address
-from app_server.engine.http.content import MAX_RATIO, ContentDecoder, ExpandsTooMuch, UnsupportedEncoding
 from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest, TrustUnavailable
 from app_server.engine.http.pool import CONNECTED, PoolManager
 from app_server.engine.support.worker_threads import PIECE_BYTES, YieldBudget
@@ -53,7 +53,7 @@ class HttpcoreResponse:
         budget = YieldBudget()
         try:
             encoding = self.headers.get("content-encoding")
-            decoder = ContentDecoder(encoding) if encoding else None
+            decoder = content.ContentDecoder(encoding) if encoding else None
             # A generator that is left open would be closed by a separate task.
             async with aclosing(self._response.aiter_stream()) as stream:
                 async for chunk in stream:
@@ -63,13 +63,13 @@ class HttpcoreResponse:
                             yield piece
             if decoder is not None:
                 decoder.close()
-        except UnsupportedEncoding as error:
+        except content.UnsupportedEncoding as error:
             raise HttpFailure(
                 Fault.ENCODED, f"an answer encoded as {error}, which nobody asked for"
             ) from error
-        except ExpandsTooMuch as error:
+        except content.ExpandsTooMuch as error:
             raise HttpFailure(
-                Fault.TOO_LARGE, f"compressed data that becomes more than {MAX_RATIO} times as large"
+                Fault.TOO_LARGE, f"compressed data that becomes more than {content.MAX_RATIO} times as large"
             ) from error
         except httpcore2.TimeoutException as error:
             raise HttpFailure(Fault.IDLE, "the answer paused for too long") from error

@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 import anyio
 import httpcore2
 
+from app_server.engine.http import trust_store
 from app_server.engine.http.address import proxy_for
-from app_server.engine.http.trust_store import trust_store
 from app_server.engine.support.worker_threads import run_in_thread
 
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
@@ -94,7 +94,7 @@ class PoolManager:
     async def _open(self, proxy: str | None, *, encrypted: bool) -> httpcore2.AsyncConnectionPool:
         if self._trust is None and (encrypted or (proxy or "").startswith("https:")):
             # Loading takes a tenth of a second; a plain connection needs no certificates.
-            self._trust = await run_in_thread(trust_store, self._env)
+            self._trust = await run_in_thread(trust_store.trust_store, self._env)
         return httpcore2.AsyncConnectionPool(
             ssl_context=self._trust,
             proxy=named_proxy(proxy, self._trust),

@@ -22,10 +22,10 @@ from app_server.engine.client_context import ClientIdentity
 from app_server.engine.config.config_values import OPENAI, ProviderConfig
 from app_server.engine.http.address import origin
 from app_server.engine.http.interface import Fault, Http, HttpFailure, HttpRequest, HttpResponse
+from app_server.engine.model import error_bodies, refusal_advice
 from app_server.engine.model.api_failures import RequestFailure
 from app_server.engine.model.catalogue import is_other_model
 from app_server.engine.model.endpoints import CredentialSource, Endpoint, endpoint, key_source
-from app_server.engine.model.error_bodies import refusal
 from app_server.engine.model.model_errors import (
     TOO_MANY_REQUESTS,
     Unauthorized,
@@ -34,7 +34,6 @@ from app_server.engine.model.model_errors import (
 )
 from app_server.engine.model.prompt import ModelEvent, Prompt, RequestSettings, Rerouted
 from app_server.engine.model.quirks import Lessons
-from app_server.engine.model.refusal_advice import KnownProvider, unauthorized, with_advice
 from app_server.engine.model.request_form import MOST_LESSONS, RequestForm
 from app_server.engine.model.stream import EventStream
 from app_server.engine.model.wires import ModelRequest
@@ -155,7 +154,7 @@ class ModelClient:
         self._endpoint: tuple[str, Credentials | None, Endpoint] | None = None
         """Endpoint of the last request, after the path and the login it is for."""
         self._form = RequestForm(provider, lessons or Lessons())
-        self.known: KnownProvider | None = None
+        self.known: refusal_advice.KnownProvider | None = None
         """Knowledge about the provider; None if there is none."""
 
     def retry_delay(self, attempt: int) -> float:
@@ -228,7 +227,7 @@ class ModelClient:
                     answer = await opened.enter_async_context(self._http.send(_http_request(request, idle)))
                     kind, is_success = _content_type(answer), 200 <= answer.status < 300
                     is_answer = is_success and kind != "text/html"
-                    outcome = answer if is_answer else await refusal(answer, kind, target)
+                    outcome = answer if is_answer else await error_bodies.refusal(answer, kind, target)
                 except HttpFailure as failure:
                     outcome = failure
                 self._report_attempt(request.retries, anyio.current_time() - began, outcome)
@@ -269,7 +268,9 @@ class ModelClient:
         failure = self._form.wire_refused(failure)
         if not failure.again or request.retries >= self.provider.request_max_retries:
             settings = request.asked.settings
-            raise await with_advice(failure.error, self.provider, settings.model, request.target, self.known)
+            raise await refusal_advice.with_advice(
+                failure.error, self.provider, settings.model, request.target, self.known
+            )
         request.retries += 1
         log.info("request attempt %d failed: %s", request.retries, failure.error)
         request.target = self._target(request.asked, request.login)
@@ -277,7 +278,9 @@ class ModelClient:
 
     async def _refused(self, login: Credentials | None) -> Unauthorized:
         needs_login = self._login is not None
-        return await unauthorized(self.provider, self._env, login, self.known, needs_login=needs_login)
+        return await refusal_advice.unauthorized(
+            self.provider, self._env, login, self.known, needs_login=needs_login
+        )
 
     def _about_models(self, answer: HttpResponse, model: str) -> list[ModelEvent]:
         """Read the headers of an answer about models: which model answers, and the version of the list of models."""

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from app_server.engine.config.file_rules import named_places, split_pattern
-from app_server.engine.sandbox.launcher.placeholder_dirs import is_placeholder
+from app_server.engine.sandbox.launcher import placeholder_dirs
 from app_server.engine.support.engine_errors import raise_shortage
 from app_server.engine.support.real_path import within
 from app_server_protocol.policy import PermissionProfile, SandboxPolicy, WorkspaceWrite, writable_names
@@ -164,7 +164,7 @@ class NestedRepositories:
     def _look_into(self, folder: str) -> None:
         pointer = f"{folder}/.git"
         # A placeholder, which keeps another conversation's command from creating a `.git`, is no repository.
-        if exists(pointer) and not is_placeholder(pointer):
+        if exists(pointer) and not placeholder_dirs.is_placeholder(pointer):
             self._found[pointer] = None
 
     def _folders(self, folder: str, most: int) -> tuple[list[str], int]:

@@ -11,11 +11,10 @@ import logging
 import os
 from collections.abc import Sequence
 
-from app_server.engine.context.custom_prompts import FOLDER, discover_prompts
+from app_server.engine.context import custom_prompts
 from app_server.engine.context.environment_context import environment_change
 from app_server.engine.model.model_facts import tier_in_force
-from app_server.engine.session import review, session_commands, undo, user_shell
-from app_server.engine.session.compaction import CompactTask
+from app_server.engine.session import compaction, review, session_commands, undo, user_shell
 from app_server.engine.session.goal_turns import goal_words, turn_begins
 from app_server.engine.session.modes import mode_message, told_mode
 from app_server.engine.session.operation_queue import PendingOperation
@@ -96,7 +95,7 @@ def _task(
         case session_commands.ContinueGoal():
             return _goal_turn(turns, pending)
         case session_commands.Compact():
-            return CompactTask(tasks.turn(pending))
+            return compaction.CompactTask(tasks.turn(pending))
         case session_commands.Undo() if tasks.active is not None:
             undo.refuse_undo(tasks.services, pending.id)
             return None
@@ -246,7 +245,8 @@ async def _answer(services: SessionServices, id: str, lookup: session_commands.L
             found = HistoryEntryFound(offset=offset, log_id=log_id, entry=entry)
             services.outbox.emit(id, found)
         case session_commands.ListPrompts():
-            prompts = await run_in_thread(discover_prompts, services.conversation.config.home / FOLDER)
+            home = services.conversation.config.home
+            prompts = await run_in_thread(custom_prompts.discover_prompts, home / custom_prompts.FOLDER)
             services.outbox.emit(id, CustomPromptsListed(tuple(prompts)))
         case session_commands.ListTools():
             services.outbox.emit(id, await services.mcp.requests.snapshot())

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import anyio
 
 from app_server.engine.context.history import message_text
 from app_server.engine.model.prompt import Prompt, ToolSpec
+from app_server.engine.session import compaction
 from app_server.engine.session.checkpoint import TurnCheckpoint
-from app_server.engine.session.compaction import compact
 from app_server.engine.session.goal_turns import count_reply
 from app_server.engine.session.head import gone_tools
 from app_server.engine.session.hooked_task import HookedTask
@@ -216,7 +215,7 @@ class RegularTask(HookedTask):
             steps=self,
             compaction=AutoCompaction(
                 limit=shape.compact_limit,
-                compact=lambda: self.compact_with_hooks(partial(compact, turn, shape, self._offered_specs)),
+                compact=lambda: self.compact_with_hooks(self._compact),
                 at_begin=self._wishes.compacts_at_begin,
                 budget=RequestBudget(
                     turn.services.state,
@@ -228,3 +227,6 @@ class RegularTask(HookedTask):
             ),
             new_id=turn.services.sources.new_id,
         )
+
+    async def _compact(self) -> None:
+        await compaction.compact(self.turn, self._shape, self._offered_specs)

@@ -21,8 +21,8 @@ from pydantic_core import to_json
 
 from app_server.engine.config.file_rules import MayRead, reads_all
 from app_server.engine.context.environment_context import user_text
+from app_server.engine.support import images
 from app_server.engine.support.engine_errors import CoreError, retry_hint
-from app_server.engine.support.images import MAX_IMAGE_BYTES, ImageUnreadable, checked_url, data_url
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.rooted_fs import RefusedName, TooLarge, read_named
 from app_server.engine.support.worker_threads import run_in_thread
@@ -87,7 +87,7 @@ async def _part(item: TextInput | ImageInput | LocalImageInput, *, checked: bool
         case ImageInput():
             if not checked:
                 return InputImage(image_url=item.image_url)
-            return await _image("An image", checked_url, item.image_url)
+            return await _image("An image", images.checked_url, item.image_url)
         case LocalImageInput():
             read = partial(image_data_url, checksums=checked)
             return await _image(f"The image {item.path}", read, Path(item.path))
@@ -97,7 +97,7 @@ async def _image(what: str, read: Callable[[T], str], source: T) -> InputImage |
     """Return the image that `read` makes of the source, or the reason why there is none."""
     try:
         return InputImage(image_url=await run_in_thread(read, source, abandon_on_cancel=True))
-    except (OSError, ImageUnreadable) as error:
+    except (OSError, images.ImageUnreadable) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         log.warning("%s cannot be attached: %s", what, reason)
         return InputText(text=f"({what} could not be attached: {reason}.)")
@@ -108,12 +108,12 @@ def image_data_url(path: Path, *, checksums: bool = True) -> str:
     Raises ImageUnreadable or OSError.
     """
     try:
-        data = read_named(path.absolute(), MAX_IMAGE_BYTES)
+        data = read_named(path.absolute(), images.MAX_IMAGE_BYTES)
     except TooLarge:
-        raise ImageUnreadable(f"larger than {MAX_IMAGE_BYTES} bytes") from None
+        raise images.ImageUnreadable(f"larger than {images.MAX_IMAGE_BYTES} bytes") from None
     except (IsADirectoryError, RefusedName):
-        raise ImageUnreadable("not a file") from None
-    return data_url(data, checksums=checksums)
+        raise images.ImageUnreadable("not a file") from None
+    return images.data_url(data, checksums=checksums)
 
 
 async def _with_attachments(

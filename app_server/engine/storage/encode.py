@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
@@ -26,10 +26,12 @@ from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.item_text import ItemText, Part
 from app_server_protocol.engine.legacy import legacy_event, legacy_events
 from app_server_protocol.engine.notices import TokenUsageUpdated, UndoCompleted
-from app_server_protocol.events.msg import EventMsg
-from app_server_protocol.events.turn_events import TurnAbortedEvent
+from app_server_protocol.events import turn_events
 from app_server_protocol.rollout import StoredEvent
 from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server_protocol.events.msg import EventMsg
 
 GOAL_UPDATED, GOAL_CLEARED = "goal_updated", "goal_cleared"
 """Types of lines about the goal of a conversation. The last such line counts."""
@@ -177,7 +179,7 @@ def _turn_end(event: events.TurnEnded, turn_id: str | None, *, identity: bool) -
     }
     if event.status is events.TurnStatus.INTERRUPTED:
         assert event.reason is not None
-        return [_stored(TurnAbortedEvent(reason=event.reason), times if identity else {})]
+        return [_stored(turn_events.TurnAbortedEvent(reason=event.reason), times if identity else {})]
     if not identity:
         return ()
     ended: dict[str, Json] = {"last_agent_message": event.last_agent_message, **times}

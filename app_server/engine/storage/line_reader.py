@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
@@ -29,10 +29,13 @@ from app_server_protocol.base import tag_of
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal
 from app_server_protocol.engine.token_usage import TokenUsageInfo
-from app_server_protocol.events.msg import EVENTS, EventMsg
+from app_server_protocol.events import msg
 from app_server_protocol.parse import read
 from app_server_protocol.rollout import PAGINATED, TurnContextItem
 from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server_protocol.events.msg import EventMsg
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 FIRST_BYTES = 16 * 1024
@@ -212,7 +215,7 @@ def _records(fd: int, mark: bytes, most: int = MOST_BYTES) -> Iterator[StoredRec
 def parse_event_msg(raw: Json) -> EventMsg | None:
     """Return the event that `raw` describes; None if its type is unknown or its shape is damaged."""
     kind = tag_of(raw)
-    model = None if kind is None else EVENTS.get(kind)
+    model = None if kind is None else msg.EVENTS.get(kind)
     if model is None:
         return None
     try:

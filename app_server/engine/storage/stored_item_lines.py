@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import quote, unquote
 
-from app_server.engine.storage.record import text_of
+from app_server.engine.storage import record
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items
 from app_server_protocol.engine.legacy import NOT_RUN
@@ -227,7 +227,7 @@ def search_id(query: str) -> str:
 def search_query(payload: Mapping[str, Json]) -> str:
     """Return the query of the web search in an entry; empty if it has none."""
     action = payload.get("action")
-    return (text_of(action, "query") if isinstance(action, dict) else None) or ""
+    return (record.text_of(action, "query") if isinstance(action, dict) else None) or ""
 
 
 # --- writing

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from app_server.engine.storage import line_reader
 from app_server.engine.storage.disk import (
     REAL_DISK,
     DiskCalls,
@@ -34,7 +35,6 @@ from app_server.engine.storage.disk import (
     without_nuls,
 )
 from app_server.engine.storage.encode import TEXT
-from app_server.engine.storage.line_reader import form_of
 from app_server.engine.storage.rollout_names import journal_path
 from app_server.engine.support.engine_errors import RolloutBusy, RolloutUnreadable, describe
 from app_server_protocol.responses import OtherItem, ResponseItem
@@ -220,7 +220,7 @@ class RolloutWriter:
         except OSError as error:
             writer._fail(error)
         with suppress(RolloutUnreadable):  # a reader of the whole file gets the error
-            writer.form = LineForm(*form_of(path))
+            writer.form = LineForm(*line_reader.form_of(path))
         return writer
 
     # --- storing

@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from app_server.engine.mcp.input_schemas import InvalidSchema, normalize_schema
+from app_server.engine.mcp import input_schemas
 from app_server.engine.model.prompt import FunctionTool, ToolSpec
+from app_server.engine.support import images
 from app_server.engine.support.engine_errors import ConversationError
-from app_server.engine.support.images import ImageUnreadable, checked_url
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.tool_base import Tool, ToolCall, ToolContext, ToolOutput, text_output
 from app_server.engine.tools.tool_schemas import parse_json
@@ -136,8 +136,8 @@ def _check_name(name: str, what: str) -> None:
 
 def _schema(tool: ClientTool) -> dict[str, Json]:
     try:
-        return normalize_schema(tool.input_schema)
-    except InvalidSchema as error:
+        return input_schemas.normalize_schema(tool.input_schema)
+    except input_schemas.InvalidSchema as error:
         raise ConversationError(
             f"dynamic tool input schema is not supported for {tool.offered_name}: {error}"
         ) from error
@@ -173,8 +173,8 @@ def _bounded(parts: Sequence[InputText | InputImage]) -> Iterator[InputText | In
 
 def _checked(url: str) -> InputText | InputImage:
     try:
-        return InputImage(image_url=checked_url(url))
-    except ImageUnreadable as error:
+        return InputImage(image_url=images.checked_url(url))
+    except images.ImageUnreadable as error:
         return InputText(text=f"[an image was left out: {error}]")
 
 

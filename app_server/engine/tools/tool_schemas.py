@@ -7,7 +7,8 @@ the text "5" is not a number. The one exception is an integer written with a zer
 kind of number.
 """
 
-# Annotations are no texts in this module: msgspec would compile each of them at the start of a server.
+from __future__ import annotations
+
 import types
 from collections.abc import Mapping
 from enum import Enum, StrEnum

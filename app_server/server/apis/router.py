@@ -26,11 +26,7 @@ from pydantic import ValidationError
 
 from app_server.engine.support.client_info import ClientProfile
 from app_server.engine.support.lazy import Lazy
-from app_server.server.apis.error_responses import (
-    initialize_of_another_protocol,
-    of_another_protocol,
-    to_rpc_error,
-)
+from app_server.server.apis import error_responses
 from app_server.server.apis.ignored_parameters import ParameterCheck
 from app_server.server.rpc.lanes import LaneName
 from app_server.server.rpc.rpc_connection import RoutedRequest, RpcReply
@@ -207,7 +203,9 @@ class MethodRouter:
 
     async def _serve(self, request: Request, route: Route | None) -> RpcReply:
         if route is None:
-            text = unknown_method(request.method) + of_another_protocol(request.method, acp=False)
+            text = unknown_method(request.method) + error_responses.of_another_protocol(
+                request.method, acp=False
+            )
             raise invalid_request(text, "unknown_method")
         params = parsed(route.row, request.params)
         if not self._client.initialized and request.method != INITIALIZE:
@@ -234,7 +232,7 @@ class MethodRouter:
         """
 
     def to_rpc_error(self, error: BaseException, method: str) -> RpcError:
-        return to_rpc_error(error, method)
+        return error_responses.to_rpc_error(error, method)
 
 
 def _conversation(params: Json, result: bytes) -> str | None:
@@ -261,5 +259,5 @@ def parsed(
     except ValidationError as error:
         message, field = describe_validation_error(error)
         if row.method == INITIALIZE:
-            message += initialize_of_another_protocol(raw, acp=acp)
+            message += error_responses.initialize_of_another_protocol(raw, acp=acp)
         raise refused(message, field or None) from None

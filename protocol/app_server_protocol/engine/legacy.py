@@ -4,48 +4,22 @@ conversation API sends. Pure.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from app_server_protocol.engine import items, notices, questions
 from app_server_protocol.event_items import ImageInput
-from app_server_protocol.events.command_events import (
-    ApplyPatchApprovalRequestEvent,
-    Duration,
-    ExecApprovalRequestEvent,
-    ExecCommandBeginEvent,
-    ExecCommandEndEvent,
-    PatchApplyBeginEvent,
-    PatchApplyEndEvent,
-    TurnDiffEvent,
-    ViewImageToolCallEvent,
+from app_server_protocol.events import (
+    command_events,
+    messages,
+    notice_events,
+    review_events,
+    tools,
+    turn_events,
 )
-from app_server_protocol.events.messages import (
-    AgentMessageEvent,
-    AgentReasoningEvent,
-    AgentReasoningRawContentEvent,
-    UserMessageEvent,
-)
-from app_server_protocol.events.msg import EventMsg
-from app_server_protocol.events.notice_events import (
-    BackgroundEventEvent,
-    DeprecationNoticeEvent,
-    ErrorEvent,
-    GetHistoryEntryResponseEvent,
-    ListCustomPromptsResponseEvent,
-    ShutdownCompleteEvent,
-    UndoCompletedEvent,
-    UndoStartedEvent,
-    WarningEvent,
-)
-from app_server_protocol.events.review_events import EnteredReviewModeEvent, ExitedReviewModeEvent
-from app_server_protocol.events.tools import (
-    ElicitationRequestEvent,
-    McpListToolsResponseEvent,
-    McpToolCallBeginEvent,
-    McpToolCallEndEvent,
-    PlanUpdateEvent,
-    WebSearchEndEvent,
-)
-from app_server_protocol.events.turn_events import RawResponseItemEvent, TokenCountEvent
 from app_server_protocol.responses import searched_query
+
+if TYPE_CHECKING:
+    from app_server_protocol.events.msg import EventMsg
 
 COMPACTED = "Compact task completed"
 NOT_RUN = -1
@@ -67,7 +41,7 @@ def begin_events(item: items.Item) -> list[EventMsg]:
     match item:
         case items.CommandExecution():
             return [
-                ExecCommandBeginEvent(
+                command_events.ExecCommandBeginEvent(
                     call_id=item.id,
                     command=item.command if item.line is None else (item.line,),
                     cwd=item.cwd,
@@ -76,9 +50,13 @@ def begin_events(item: items.Item) -> list[EventMsg]:
                 )
             ]
         case items.McpToolCall():
-            return [McpToolCallBeginEvent(call_id=item.id, invocation=item.invocation)]
+            return [tools.McpToolCallBeginEvent(call_id=item.id, invocation=item.invocation)]
         case items.FileChange():
-            return [PatchApplyBeginEvent(call_id=item.id, auto_approved=True, changes=dict(item.changes))]
+            return [
+                command_events.PatchApplyBeginEvent(
+                    call_id=item.id, auto_approved=True, changes=dict(item.changes)
+                )
+            ]
         case _:
             return []
 
@@ -90,55 +68,57 @@ def legacy_events(item: items.Item, *, raw_reasoning: bool) -> list[EventMsg]:  
     match item:
         case items.UserMessage():
             images = [part.image_url for part in item.content if isinstance(part, ImageInput)]
-            return [UserMessageEvent(message=item.text, images=tuple(images))]
+            return [messages.UserMessageEvent(message=item.text, images=tuple(images))]
         case items.AgentMessage():
-            return [AgentMessageEvent(message=text) for text in item.content]
+            return [messages.AgentMessageEvent(message=text) for text in item.content]
         case items.Reasoning():
-            out: list[EventMsg] = [AgentReasoningEvent(text=text) for text in item.summary]
+            out: list[EventMsg] = [messages.AgentReasoningEvent(text=text) for text in item.summary]
             if raw_reasoning:
-                out += [AgentReasoningRawContentEvent(text=text) for text in item.content]
+                out += [messages.AgentReasoningRawContentEvent(text=text) for text in item.content]
             return out
         case items.WebSearch() if has_query(item):
-            return [WebSearchEndEvent(call_id=item.id, query=item.query)]
+            return [tools.WebSearchEndEvent(call_id=item.id, query=item.query)]
         case items.CommandExecution():
             return [_command_end(item)]
         case items.FileChange():
             success = item.status is items.ItemStatus.COMPLETED
             return [
-                PatchApplyEndEvent(call_id=item.id, stdout=item.stdout, stderr=item.stderr, success=success)
+                command_events.PatchApplyEndEvent(
+                    call_id=item.id, stdout=item.stdout, stderr=item.stderr, success=success
+                )
             ]
         case items.McpToolCall():
             return [_mcp_end(item)] if item.result is not None else []
         case items.ImageView():
-            return [ViewImageToolCallEvent(call_id=item.id, path=item.path)]
+            return [command_events.ViewImageToolCallEvent(call_id=item.id, path=item.path)]
         case items.EnteredReview():
-            return [EnteredReviewModeEvent(prompt=item.prompt, user_facing_hint=item.hint)]
+            return [review_events.EnteredReviewModeEvent(prompt=item.prompt, user_facing_hint=item.hint)]
         case items.ExitedReview():
-            return [ExitedReviewModeEvent(review_output=item.output)]
+            return [review_events.ExitedReviewModeEvent(review_output=item.output)]
         case items.ContextCompaction():
-            return [AgentMessageEvent(message=COMPACTED)]
+            return [messages.AgentMessageEvent(message=COMPACTED)]
         case items.DynamicToolCall() | items.HookPrompt() | items.Plan() | items.WebSearch():
             return []
 
 
-def _command_end(item: items.CommandExecution) -> ExecCommandEndEvent:
-    return ExecCommandEndEvent(
+def _command_end(item: items.CommandExecution) -> command_events.ExecCommandEndEvent:
+    return command_events.ExecCommandEndEvent(
         call_id=item.id,
         stdout=item.stdout,
         stderr=item.stderr,
         aggregated_output=item.output,
         exit_code=NOT_RUN if item.exit_code is None else item.exit_code,
-        duration=Duration.from_seconds(item.seconds or 0.0),
+        duration=command_events.Duration.from_seconds(item.seconds or 0.0),
         formatted_output=item.shown_output,
     )
 
 
-def _mcp_end(item: items.McpToolCall) -> McpToolCallEndEvent:
+def _mcp_end(item: items.McpToolCall) -> tools.McpToolCallEndEvent:
     assert item.result is not None
-    return McpToolCallEndEvent(
+    return tools.McpToolCallEndEvent(
         call_id=item.id,
         invocation=item.invocation,
-        duration=Duration.from_seconds(item.seconds or 0.0),
+        duration=command_events.Duration.from_seconds(item.seconds or 0.0),
         result=item.result,
     )
 
@@ -163,33 +143,33 @@ def legacy_event(
 def _notice(event: notices.Notice) -> EventMsg:  # noqa: C901 - one case for each kind
     match event:
         case notices.ErrorNotice(message):
-            return ErrorEvent(message=message)
+            return notice_events.ErrorEvent(message=message)
         case notices.WarningNotice(message):
-            return WarningEvent(message=message)
+            return notice_events.WarningEvent(message=message)
         case notices.DeprecationNotice(summary, details):
-            return DeprecationNoticeEvent(summary=summary, details=details)
+            return notice_events.DeprecationNoticeEvent(summary=summary, details=details)
         case notices.ProgressNotice(message):
-            return BackgroundEventEvent(message=message)
+            return notice_events.BackgroundEventEvent(message=message)
         case notices.UndoStarted(text):
-            return UndoStartedEvent(message=text)
+            return notice_events.UndoStartedEvent(message=text)
         case notices.UndoCompleted(success, text):
-            return UndoCompletedEvent(success=success, message=text)
+            return notice_events.UndoCompletedEvent(success=success, message=text)
         case notices.SessionClosed():
-            return ShutdownCompleteEvent()
+            return notice_events.ShutdownCompleteEvent()
         case notices.TokenUsageUpdated(info, rate_limits):
-            return TokenCountEvent(info=info, rate_limits=rate_limits)
+            return turn_events.TokenCountEvent(info=info, rate_limits=rate_limits)
         case notices.PlanUpdated(explanation, plan):
-            return PlanUpdateEvent(explanation=explanation, plan=plan)
+            return tools.PlanUpdateEvent(explanation=explanation, plan=plan)
         case notices.TurnDiffUpdated(diff):
-            return TurnDiffEvent(unified_diff=diff)
+            return command_events.TurnDiffEvent(unified_diff=diff)
         case notices.HistoryItemRecorded(item):
-            return RawResponseItemEvent(item=item)
+            return turn_events.RawResponseItemEvent(item=item)
         case notices.HistoryEntryFound(offset, log_id, entry):
-            return GetHistoryEntryResponseEvent(offset=offset, log_id=log_id, entry=entry)
+            return notice_events.GetHistoryEntryResponseEvent(offset=offset, log_id=log_id, entry=entry)
         case notices.CustomPromptsListed(prompts):
-            return ListCustomPromptsResponseEvent(custom_prompts=prompts)
+            return notice_events.ListCustomPromptsResponseEvent(custom_prompts=prompts)
         case notices.McpToolsListed():
-            return McpListToolsResponseEvent(
+            return tools.McpListToolsResponseEvent(
                 tools=dict(event.tools),
                 resources=dict(event.resources),
                 resource_templates=dict(event.resource_templates),
@@ -200,7 +180,7 @@ def _notice(event: notices.Notice) -> EventMsg:  # noqa: C901 - one case for eac
 def _question(event: questions.ApprovalQuestion | questions.ElicitationQuestion) -> EventMsg:
     match event:
         case questions.CommandApprovalQuestion():
-            return ExecApprovalRequestEvent(
+            return command_events.ExecApprovalRequestEvent(
                 call_id=event.call_id,
                 command=event.command,
                 cwd=event.cwd,
@@ -208,11 +188,11 @@ def _question(event: questions.ApprovalQuestion | questions.ElicitationQuestion)
                 parsed_cmd=event.parsed,
             )
         case questions.PatchApprovalQuestion():
-            return ApplyPatchApprovalRequestEvent(
+            return command_events.ApplyPatchApprovalRequestEvent(
                 call_id=event.call_id, changes=dict(event.changes), reason=event.reason
             )
         case questions.ElicitationQuestion():
-            return ElicitationRequestEvent(
+            return tools.ElicitationRequestEvent(
                 server_name=event.server,
                 id=event.id,
                 message=event.message,

@@ -12,6 +12,7 @@ from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.storage.pagination import ThreadSummary
 from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.support.engine_errors import CoreError
+from app_server.engine.support.lazy import Lazy
 from app_server.server.apis.error_responses import to_rpc_error
 from app_server.server.apis.v2.handlers import thread_reads
 from app_server.server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
@@ -78,7 +79,7 @@ class Live(Struct, frozen=True):
 def reader(home: Path, live: Live | None = None) -> ReadingContext:
     source = UserSettings(home=home, cwd=home, cli=CliOverrides(), environment={})
     stored = StoredConversations(home, lambda: 0.0)
-    return ReadingContext(source, cast("LoadedThreads", live or Live()), stored)
+    return ReadingContext(source, cast("LoadedThreads", live or Live()), Lazy(lambda: stored))
 
 
 async def read(context: ReadingContext, **params: Json) -> Json:

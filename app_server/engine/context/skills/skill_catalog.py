@@ -41,8 +41,8 @@ from app_server.engine.support.real_path import real_path
 from app_server.engine.support.rooted_fs import RefusedName, RootDir
 from app_server.engine.support.text_of_bytes import text_of_bytes
 from app_server.engine.support.worker_threads import run_in_thread
+from app_server.engine.workspace.git import safe_directories
 from app_server.engine.workspace.git.repository import belongs_to_another, project_of
-from app_server.engine.workspace.git.safe_directories import is_safe_directory
 from app_server_protocol.responses import MessageItem, ResponseItem
 from app_server_protocol.rollout import SKILL_HEAD
 from app_server_protocol.values import replace
@@ -182,7 +182,10 @@ class SkillRoot(Struct, frozen=True):
 
 def project_roots(cwd: Path, environment: Mapping[str, str] = NO_VARIABLES) -> list[SkillRoot]:
     project = project_of(
-        cwd, "skills", lambda refusal: None, lambda folder: is_safe_directory(folder, environment)
+        cwd,
+        "skills",
+        lambda refusal: None,
+        lambda folder: safe_directories.is_safe_directory(folder, environment),
     )
     place = SkillPlace(real_path(project.folders[0]), project.owner)
     return [

@@ -11,7 +11,7 @@ from app_server.engine.support.engine_errors import (
     ConversationError,
     RolloutNotFound,
 )
-from app_server.server.apis.error_responses import of_another_protocol, to_rpc_error
+from app_server.server.apis import error_responses
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST
 from app_server_protocol.rpc_errors import RpcError
@@ -25,7 +25,7 @@ UNAUTHORIZED: Final = 401
 
 
 def unknown_method(method: str) -> RpcError:
-    text = f"Method not found: {method[:200]}{of_another_protocol(method, acp=True)}"
+    text = f"Method not found: {method[:200]}{error_responses.of_another_protocol(method, acp=True)}"
     return RpcError(METHOD_NOT_FOUND, text, {"kind": "unknown_method"})
 
 
@@ -70,13 +70,13 @@ def to_acp_error(error: BaseException, method: str) -> RpcError:
         case AuthError():
             return login_needed(str(error))
         case BeyondClientRights():
-            return to_rpc_error(error, method)
+            return error_responses.to_rpc_error(error, method)
         case ConfigError():
             return RpcError(INTERNAL_ERROR, str(error), {"kind": "config"})
         case ConversationError():
             return RpcError(INTERNAL_ERROR, str(error), {"kind": "conversation"})
         case _:
-            return to_rpc_error(error, method)
+            return error_responses.to_rpc_error(error, method)
 
 
 def _camel(word: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from app_server.engine.session.review_texts import outcome
+from app_server.engine.session import review_texts
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.apis.acp import tool_call_views
 from app_server.server.apis.acp.tool_call_views import ToolCallView, text_content
@@ -281,7 +281,9 @@ class SessionReducer:
                 self._end_review(succeeded=ended.output is not None)
                 if ended.output is not None:
                     self._updates.whole_text(
-                        Speaker.AGENT, f"{ended.id}-findings", outcome(ended.output) or NO_FINDINGS
+                        Speaker.AGENT,
+                        f"{ended.id}-findings",
+                        review_texts.outcome(ended.output) or NO_FINDINGS,
                     )
             case items.UserMessage() | items.EnteredReview() | items.HookPrompt():
                 pass

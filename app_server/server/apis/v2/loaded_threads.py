@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
 from app_server import STORED_VERSION
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.storage.pagination import ThreadSummary
-from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.storage.turn_fold import WholeHistory
-from app_server.engine.storage.turn_pages import TurnHistory
 from app_server.engine.support.client_info import UserAgent
 from app_server.engine.support.engine_errors import RolloutNotFound, RolloutUnreadable
+from app_server.engine.support.lazy import Lazy
 from app_server.server.apis.v2.thread_settings import thread_status
 from app_server.server.apis.v2.turn_shapes import thread_view
 from app_server.server.apis.v2.v2_adapter import running_turn
@@ -33,6 +32,10 @@ from app_server_protocol.rpc_errors import invalid_request
 from app_server_protocol.v2.thread import Thread
 from app_server_protocol.v2.turn import Turn
 from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.storage.stored_conversations import StoredConversations
+    from app_server.engine.storage.turn_pages import TurnHistory
 
 Result = TypeVar("Result")
 
@@ -113,7 +116,12 @@ class FoundThread(Struct, frozen=True):
 class ReadingContext(Struct, frozen=True):
     config: UserSettings
     live: LoadedThreads
-    stored: StoredConversations
+    storage: Lazy[StoredConversations]
+    """Loaded with the first thread that is read: a new one reads none."""
+
+    @property
+    def stored(self) -> StoredConversations:
+        return self.storage.get()
 
     async def find(self, thread_id: str) -> FoundThread:
         """Return the thread, stored or loaded. Raises RpcError if it is neither."""
@@ -157,7 +165,9 @@ class ReadingContext(Struct, frozen=True):
         if live.rollout_path is None:
             return None
         try:
-            return await self.stored.turns(live.rollout_path, live.id, TurnHistory.whole, is_open=True)
+            return await self.stored.turns(
+                live.rollout_path, live.id, lambda history: history.whole(), is_open=True
+            )
         except RolloutUnreadable:
             if await self.stored.is_file(live.rollout_path):
                 raise

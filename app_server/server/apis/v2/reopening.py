@@ -7,17 +7,20 @@ from the stored conversation.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app_server.engine.config.config_values import Config, RequestOverrides, SettingsWarning
 from app_server.engine.config.permission_profiles import ProfileError
 from app_server.engine.config.settings_reader import plain_name
 from app_server.engine.config.settings_service import UserSettings
-from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.support.engine_errors import BeyondClientRights
 from app_server.server.apis.v2.thread_settings import with_last_settings
 from app_server_protocol.engine.thread_settings import UNSET, SettingsPatch
 from app_server_protocol.rollout import TurnContextItem
 from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.storage.stored_conversations import StoredConversations
 
 
 async def reopened(

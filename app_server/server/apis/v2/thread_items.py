@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 from pydantic import ValidationError
 
 import app_server_protocol
-from app_server.engine.approvals.shell import quote
+from app_server.engine.approvals.shell import quote, summaries
 from app_server.engine.approvals.shell.shell_script import script_of
-from app_server.engine.approvals.shell.summaries import shortens_output
-from app_server.engine.session.review_texts import outcome
+from app_server.engine.session import review_texts
 from app_server_protocol import event_items as inputs
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items as engine
@@ -189,7 +188,7 @@ def command_actions(
     """Return the actions of the command, part by part. If one part is unknown, the whole command is an unknown action,
     so that no part of it is hidden. Parts that only shorten output do not count.
     """
-    parsed = [each for each in parsed if not shortens_output(each.cmd)] or parsed
+    parsed = [each for each in parsed if not summaries.shortens_output(each.cmd)] or parsed
     if any(isinstance(each, UnknownCommand) for each in parsed):
         return (parts.UnknownCommandAction(command=script_of(argv) or command_line(argv)),)
     return tuple(_action(each, cwd) for each in parsed)
@@ -197,7 +196,7 @@ def command_actions(
 
 def review_text(output: ReviewOutputEvent | None) -> str:
     """Return the result of a review as one text."""
-    return (outcome(output) if output is not None else "") or NO_REVIEW
+    return (review_texts.outcome(output) if output is not None else "") or NO_REVIEW
 
 
 def _command(item: engine.CommandExecution, at: Mapping[str, Json]) -> wire.CommandExecutionThreadItem:

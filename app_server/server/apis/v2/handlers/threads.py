@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Seque
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from msgspec import Struct
 
-from app_server.engine.session.facade import SessionFacts
 from app_server.engine.session.session_commands import ChangeSettings
 from app_server.engine.storage.pagination import PageRequest
 from app_server.engine.storage.rollout_names import conversation_of
@@ -61,6 +61,9 @@ from app_server_protocol.v2 import thread_open
 from app_server_protocol.v2.fields import InThread
 from app_server_protocol.v2.turn import Turn
 from app_server_protocol.values import replace
+
+if TYPE_CHECKING:
+    from app_server.engine.session.facade import SessionFacts
 
 
 async def thread_start(
@@ -349,7 +352,7 @@ def thread_context(services: ServerServices, notifier: ThreadNotifier) -> Thread
         client=client,
         notifier=notifier,
         api=shared.api,
-        reading=ReadingContext(config, loaded, services.stored.get()),
+        reading=ReadingContext(config, loaded, services.stored),
         unloader=shared.unloader,
         host=services.host,
     )
