@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-ALLOCATIONS = 10_000
+ALLOCATIONS = 30_000
 """Number of new objects between two garbage collections. With the default of 700, there are 60 collections until the
 end of a first turn.
 """

@@ -22,10 +22,8 @@ lazy_imports.install()  # before the server is imported: a front end waits for w
 
 from app_server.engine.config.config_values import CliOverrides
 from app_server.engine.sandbox.plan import KeptFolders
-from app_server.engine.support.client_info import EarlyInitialize
 from app_server.engine.support.limits import limits_of
 from app_server.engine.system_ports import SystemPorts
-from app_server.server.bootstrap.handshake import initialize_responder, message_in
 from app_server.server.bootstrap.launch import server_home, working_directory
 from app_server.server.composition import ServerSettings, serve
 from app_server.server.transport.memory import MemoryTransport, memory_pair
@@ -100,7 +98,7 @@ class MemoryLink:
     async def serve(self, server_end: MemoryTransport, settings: ServerSettings) -> None:
         """Run the server until its client leaves. An error of the server ends the connection, and not the program."""
         try:
-            await serve(server_end, settings, await _answered_initialize(server_end, settings))
+            await serve(server_end, settings)
         except Exception as error:
             log.exception("the server in this process failed")
             self._cause = f"the server failed: {error!r}"
@@ -113,15 +111,3 @@ class MemoryLink:
 
     async def cause_of_end(self) -> str:
         return self._cause
-
-
-async def _answered_initialize(end: MemoryTransport, settings: ServerSettings) -> EarlyInitialize | None:
-    """Answer `initialize` as a process that has not loaded its server yet: without an API."""
-    await end.receive_some()
-    line, _, rest = end.unread.partition(b"\n")
-    answered = initialize_responder(settings.environment, settings.home)(message_in(line))
-    if answered is None:
-        return None
-    end.unread = rest
-    await end.write(answered.response + b"\n")
-    return answered.initialize

@@ -374,10 +374,8 @@ LATE_IMPORTS = {
     "landlock": "with the first confined command; only on Linux",
     "jsonschema": "for turns whose answer has a schema",
     "app_server_protocol.mcp": "for who reads what MCP servers answered",
-    "app_server.server.apis.acp.acp_routes": "only for the command that speaks this protocol",
     "app_server.server.apis.v1": "not for the command that speaks the Agent Client Protocol",
     "app_server.server.apis.v2.handlers": "each with the first method of its family",
-    "app_server.server.apis.v2.v2_routes": "only for clients that speak the thread API",
     "app_server.engine.telemetry.otlp": "only where telemetry is switched on, and installed",
     "grpc": "not always installed",
     "opentelemetry.exporter.otlp.proto.grpc": "the same",
@@ -974,10 +972,10 @@ PROGRAMS = (LAUNCHER, WRITER, APPLY_PATCH, READER)
 """Programs that run without site-packages."""
 
 FIRST_LOADED = """
-import app_server.cli.dispatch, app_server.cli.parse_command, app_server.server.bootstrap.server_process
+import app_server.cli.dispatch, app_server.cli.parse_command
 """
 """Imports of what runs before msgspec is loaded, whose import takes as long as half of the interpreter's start: help,
-completion, errors of a command line, and the answer to `initialize`.
+completion, errors of a command line.
 """
 
 OTHER_VALUES = {
@@ -1014,7 +1012,7 @@ def test_a_value_is_written_in_one_of_three_ways() -> None:
 
 
 def test_ways_of_the_standard_library_are_found() -> None:
-    assert standard_values("app_server_protocol.jsonrpc") == {"NamedTuple"}
+    assert standard_values("app_server.cli.command_table") == {"NamedTuple"}
     assert standard_values("app_server.client.options") == {"TypedDict"}
     assert standard_values("app_server.engine.sandbox.launcher.seccomp") == {"dataclass"}
     assert standard_values("app_server_protocol.engine.events") == set()
@@ -1142,11 +1140,6 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
 @pytest.mark.parametrize(
     ("code", "others"),
     [
-        # These answer `initialize`: pydantic takes as long to load as everything before.
-        (
-            "import app_server.server.bootstrap.server_process, app_server.server.bootstrap.acp_handshake",
-            ("pydantic",),
-        ),
         # A client that only requests stored data does not wait for the agent.
         (
             "import app_server.server.bootstrap.full_server",
@@ -1189,8 +1182,7 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
         ),
         # A first prompt over ACP loads no other API and no client of MCP servers.
         (
-            "import app_server.server.bootstrap.acp_handshake, "
-            "app_server.server.bootstrap.full_server, app_server.server.apis.acp.acp_routes\n"
+            "import app_server.server.bootstrap.full_server, app_server.server.apis.acp.acp_routes\n"
             "import app_server.server.engine_composition, "
             "app_server.engine.session.operations, app_server.engine.http.http_transport",
             (
@@ -1205,7 +1197,7 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
             ),
         ),
     ],
-    ids=["initialize", "what is stored", "a conversation", "a thread", "exec", "a prompt over ACP"],
+    ids=["what is stored", "a conversation", "a thread", "exec", "a prompt over ACP"],
 )
 def test_what_comes_first_loads_nothing_of_what_comes_later(code: str, others: tuple[str, ...]) -> None:
     loaded = modules_loaded_by(code)

@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ from app_server.engine.context.skills import skill_catalog
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.sandbox.plan import KeptFolders
 from app_server.engine.storage import socket_folders, stored_conversations
-from app_server.engine.support.client_info import ClientProfile, EarlyInitialize, own_user_agent
+from app_server.engine.support.client_info import ClientProfile, own_user_agent
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.limits import Limits
 from app_server.engine.support.process_memory import FreeMemoryReturn
@@ -48,6 +49,7 @@ from app_server.engine.workspace.git.run_git import Git
 from app_server.server import engine_composition
 from app_server.server.apis.acp import acp_routes
 from app_server.server.apis.api_services import Handshake, ServerServices, Shared
+from app_server.server.apis.plain_initialize import answer_initialize
 from app_server.server.apis.router import FindRoute, MethodRouter
 from app_server.server.apis.v1 import ignored, v1_routes
 from app_server.server.apis.v2 import v2_routes, v2_services
@@ -107,13 +109,10 @@ class ServerSettings(ClientSettings, frozen=True, kw_only=True):
     machine: SystemPorts = SystemPorts()
 
 
-async def serve(transport: Transport, settings: ServerSettings, early: EarlyInitialize | None = None) -> None:
-    """Serve one client until it closes the connection. Returns once all events are stored and every child has ended.
-
-    `early` is an `initialize` that was answered before this server was loaded.
-    """
+async def serve(transport: Transport, settings: ServerSettings) -> None:
+    """Serve one client until it closes the connection. Returns once all events are stored and every child has ended."""
     async with open_server(settings) as server:
-        await server.serve(transport, settings, early)
+        await server.serve(transport, settings)
 
 
 @asynccontextmanager
@@ -227,7 +226,6 @@ class Server:
         self,
         transport: Transport,
         place: ClientSettings,
-        early: EarlyInitialize | None = None,
         *,
         joined: Callable[[ServedConnection], None] | None = None,
     ) -> str | None:
@@ -248,7 +246,7 @@ class Server:
                 connection.start_soon(client.watch, name="slow client")
             try:
                 with client.scope:
-                    await self._serve(transport, client.outgoing, place, early, joined)
+                    await self._serve(transport, client.outgoing, place, joined)
             finally:
                 await client.finish()
                 connection.cancel_scope.cancel()
@@ -259,14 +257,13 @@ class Server:
         transport: Transport,
         outgoing: OutboundQueue,
         place: ClientSettings,
-        early: EarlyInitialize | None,
         joined: Callable[[ServedConnection], None] | None,
     ) -> None:
         async with anyio.create_task_group() as background:
             services = self._services(outgoing, place, background)
             self.conversations.clients.add(services.client)
             try:
-                router = _router(services, place, early)
+                router = _router(services, place)
                 most = self._settings.limits.requests_of(shared=place.shared)
                 connection = Connection(transport.lines(), outgoing, router, most, self._lanes)
                 if joined is not None:
@@ -351,9 +348,9 @@ def key_variables(place: ClientSettings) -> tuple[str, ...]:
     return (CODEX_API_KEY, OPENAI_API_KEY) if place.acp else (OPENAI_API_KEY,)
 
 
-def _router(services: ServerServices, place: ClientSettings, early: EarlyInitialize | None) -> Router:
+def _router(services: ServerServices, place: ClientSettings) -> Router:
     if place.acp:
-        return acp_routes.open_router(services, None if early is None else early.params)
+        return acp_routes.open_router(services)
 
     def conversations() -> FindRoute:
         return v1_routes.find_route(services)
@@ -361,12 +358,13 @@ def _router(services: ServerServices, place: ClientSettings, early: EarlyInitial
     def threads() -> FindRoute:
         return v2_routes.find_route(services)
 
-    if early is not None:
-        services.handshake.accept(early.name, early.version, early.capabilities)
     client = services.handshake.client
 
     def tell_ignored(notice: str, conversation: str | None, over_threads: bool) -> None:
         if over_threads or not ignored.warn_in_conversation(services, notice, conversation):
             v2_services.tell_ignored(services, notice)
 
-    return MethodRouter(conversations, threads, IN_BOTH_APIS, client, services.require_running, tell_ignored)
+    initialize = partial(answer_initialize, services)
+    return MethodRouter(
+        conversations, threads, IN_BOTH_APIS, client, services.require_running, tell_ignored, initialize
+    )

@@ -7,7 +7,9 @@ inspects a bounded part of the input.
 
 import json
 import re
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 Json = Any
 """The same type as in `base`, which is not imported because it imports pydantic."""
@@ -34,7 +36,7 @@ _COLON: Final = r"[ \t\r]*+:[ \t\r]*+"
 _ID: Final = r'(?s)("[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9]{1,20})[ \t\r]*+[,}]'
 
 
-class MessageOutline(NamedTuple):
+class MessageOutline(Struct, frozen=True):
     """Content of the outermost object of a line, as far as it was inspected."""
 
     id: str | int | None

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from json.encoder import encode_basestring as quoted
 from json.encoder import encode_basestring_ascii as quoted_ascii
 from math import isfinite
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
+
+from msgspec import Struct
 
 from app_server_protocol.json_limits import may_nest_too_deeply, nested_too_deeply, read_outline
 
@@ -32,7 +34,7 @@ INTERNAL_ERROR: Final = -32603
 OVERLOADED: Final = -32001
 
 INITIALIZE: Final = "initialize"
-"""First request of every connection; answered before any other module is imported."""
+"""First request of every connection."""
 
 INITIALIZED: Final = "initialized"
 """Notification that the client is ready; accepted, not required."""
@@ -54,25 +56,25 @@ _BOM: Final = b"\xef\xbb\xbf"
 _INT64: Final = 1 << 63
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True):
     id: RequestId
     method: str
     params: Json = None
 
 
-class Notification(NamedTuple):
+class Notification(Struct, frozen=True):
     method: str
     params: Json = None
 
 
-class Response(NamedTuple):
+class Response(Struct, frozen=True):
     """The client's response to a request of the server."""
 
     id: RequestId
     result: Json
 
 
-class ErrorAnswer(NamedTuple):
+class ErrorAnswer(Struct, frozen=True):
     """The client's error response to a request of the server."""
 
     id: RequestId

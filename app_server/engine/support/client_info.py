@@ -1,8 +1,4 @@
-"""The client of this process: its name, its capabilities, the server's response to `initialize`, and its limits. Fast
-to import.
-
-The limits are set by environment variables; docs/limits.md explains each.
-"""
+"""The client of a connection: its name, its capabilities, and the server's response to `initialize`."""
 
 from __future__ import annotations
 
@@ -13,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from app_server import PROTOCOL_VERSION
-from app_server.engine.support.light_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from app_server_protocol.encoding import Json
@@ -23,8 +20,7 @@ ORIGINATOR = "codex_app_server"
 """Originator until a client has initialized."""
 
 
-@dataclass(slots=True)
-class UserAgent:
+class UserAgent(Struct):
     """`<originator>/<version> (<os>; <arch>) <terminal>`, with the client's own name at the end."""
 
     version: str
@@ -44,8 +40,7 @@ class UserAgent:
         return f"{base} ({self.client})" if self.client else base
 
 
-@dataclass(slots=True)
-class ClientProfile:
+class ClientProfile(Struct):
     """The client's capabilities from `initialize`."""
 
     initialized: bool = False
@@ -77,18 +72,6 @@ class ClientProfile:
             self.strict_parameters = extensions.get("parameters") == "strict"
         if isinstance(opted_out, list):
             self.opted_out = frozenset(name for name in opted_out if isinstance(name, str))
-
-
-@dataclass(frozen=True, slots=True)
-class EarlyInitialize:
-    """An `initialize` that was answered before the server was loaded; the server adopts it."""
-
-    name: str
-    version: str
-    capabilities: Mapping[str, Json] | None = None
-    """Capabilities as sent by the client, already validated."""
-    params: Mapping[str, Json] = field(default_factory=dict)
-    """All parameters as sent, for an API that reads further ones."""
 
 
 def own_user_agent(environment: Mapping[str, str]) -> UserAgent:

@@ -1,14 +1,10 @@
-"""The limits of this process, which environment variables set; docs/limits.md explains each. Fast to import."""
+"""The limits of this process, which environment variables set; docs/limits.md explains each."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from app_server.engine.support.light_dataclasses import dataclass
-
-if TYPE_CHECKING:
-    pass
+from msgspec import Struct
 
 PREFIX = "APP_SERVER_MAX_"
 
@@ -25,8 +21,7 @@ SMALLEST = {
 """The smallest values with which a server works: a first line may have 64 KiB."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """Limits of the server. Each field is set by the variable `APP_SERVER_MAX_…` of its name."""
 
     requests: int | None = None

@@ -181,11 +181,14 @@ class MethodRouter:
         client: ClientProfile,
         require_running: Callable[[str], None] = lambda method: None,
         tell_ignored: TellIgnored = lambda notice, conversation, threads: None,
+        initialize: Callable[[Json], bytes | None] = lambda params: None,
     ) -> None:
         """Begin without routes. The routes of an API are loaded when the client first uses it. Methods `in_both` are
         served by the thread API to clients that announce capabilities. `require_running` raises RpcError for methods
-        that are refused while the server shuts down.
+        that are refused while the server shuts down. `initialize` answers the usual form of that method, and returns
+        None for others, which the conversation API answers.
         """
+        self._initialize = initialize
         self._parameters = ParameterCheck(lambda: client.strict_parameters)
         self._tell_ignored = tell_ignored
         self._conversations, self._threads = Lazy(conversations), Lazy(threads)
@@ -196,10 +199,18 @@ class MethodRouter:
         """Find the route of a request, and its lane: that of its conversation, under the name that either API has for
         it.
         """
+        if request.method == INITIALIZE:
+            return RoutedRequest(partial(self._serve_initialize, request), None)
         api = self._threads if self._speaks_threads(request.method) else self._conversations
         route = api.get()(request.method)
         lane = None if route is None else route.lane(request.params)
         return RoutedRequest(partial(self._serve, request, route), lane)
+
+    async def _serve_initialize(self, request: Request) -> RpcReply:
+        result = self._initialize(request.params)
+        if result is not None:
+            return RpcReply(result, None)
+        return await self._serve(request, self._conversations.get()(request.method))
 
     async def _serve(self, request: Request, route: Route | None) -> RpcReply:
         if route is None:

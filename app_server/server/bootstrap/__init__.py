@@ -1,1 +1,1 @@
-"""Start-up: the process, the early handshake, and the order in which modules are loaded."""
+"""Start-up: the process, and the order in which modules are loaded."""

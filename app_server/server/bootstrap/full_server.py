@@ -1,7 +1,4 @@
-"""The full server on the process's stdin and stdout, and its signals.
-
-Loaded during the early handshake, because it imports nearly everything.
-"""
+"""The server on the process's stdin and stdout, and its signals. Imports nearly everything."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ import sys
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.server.bootstrap.handshake import EarlyHandshake
 from app_server.server.bootstrap.launch import ProcessOptions
 from app_server.server.bootstrap.overrides import cli_overrides
 from app_server.server.bootstrap.stdio import StdioTransport
@@ -24,10 +20,10 @@ from app_server.server.composition import ServerSettings, serve
 log = logging.getLogger(__name__)
 
 
-def run(write_fd: int, launch: ProcessOptions, handover: EarlyHandshake) -> None:
+def run(write_fd: int, launch: ProcessOptions) -> None:
     """Serve until the client has closed the connection and all events are stored."""
     wait_for_children_without_threads()
-    anyio.run(_run, write_fd, launch, handover)
+    anyio.run(_run, write_fd, launch)
 
 
 def wait_for_children_without_threads() -> None:
@@ -40,11 +36,11 @@ def wait_for_children_without_threads() -> None:
             asyncio.get_event_loop_policy().set_child_watcher(asyncio.PidfdChildWatcher())
 
 
-async def _run(write_fd: int, launch: ProcessOptions, handover: EarlyHandshake) -> None:
-    transport = StdioTransport(0, write_fd, launch.limits.line_bytes, unread=handover.unread)
+async def _run(write_fd: int, launch: ProcessOptions) -> None:
+    transport = StdioTransport(0, write_fd, launch.limits.line_bytes)
     async with anyio.create_task_group() as process:
         process.start_soon(_cancel_on_signal, process, name="signals")
-        await serve(transport, settings_of(launch), handover.initialize)
+        await serve(transport, settings_of(launch))
         process.cancel_scope.cancel()
 
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from app_server.engine.support.home import home_folder
-from app_server.engine.support.light_dataclasses import dataclass
 from app_server.engine.support.limits import Limits, limits_of
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessOptions:
+class ProcessOptions(Struct, frozen=True):
     home: Path
     cwd: Path
     environment: Mapping[str, str]

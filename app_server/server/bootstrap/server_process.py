@@ -1,7 +1,4 @@
-"""The server as a process: it reserves stdout, runs the early handshake and the full server, and exits cleanly.
-
-Fast to import; slow modules are loaded during the early handshake.
-"""
+"""The server as a process: it reserves stdout, loads and runs the server, and exits cleanly."""
 
 from __future__ import annotations
 
@@ -14,17 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from app_server.engine.support.lazy import Lazy
-from app_server.engine.support.lazy_imports import load
 from app_server.server.bootstrap.claim import claim_stdout
-from app_server.server.bootstrap.handshake import (
-    EarlyHandshake,
-    InitializeResponder,
-    StdinBuffer,
-    early_handshake,
-    initialize_responder,
-    spoken_method,
-)
 from app_server.server.bootstrap.launch import ProcessOptions, parse_launch
 
 log = logging.getLogger(__name__)
@@ -40,43 +27,25 @@ def serve_stdio(options: Mapping[str, Any]) -> int:
         print(f"app-server: {error}", file=sys.stderr)  # noqa: T201  there is no client yet
         return 2
     write_fd = claim_stdout()
-    begin_loading()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        # Until the full server handles these signals, there is nothing to store.
+        # Until the server handles these signals, there is nothing to store.
         signal.signal(number, lambda *_: os._exit(0))
-    inbox = StdinBuffer(0)
-    server = Lazy(lambda: _full_server(inbox, acp=launch.acp))
-    respond = _acp_responder(launch) if launch.acp else initialize_responder(launch.environment, launch.home)
-    handover = early_handshake(inbox, write_fd, respond, server)
-    if handover is not None:
-        server.get()(write_fd, launch, handover)
+    run = _load_server()
+    run(write_fd, launch)
     # A normal exit would wait for threads that are blocked on a disk or a name server.
     sys.stderr.flush()
     os._exit(0)
 
 
-def _full_server(inbox: StdinBuffer, *, acp: bool) -> Callable[[int, ProcessOptions, EarlyHandshake], None]:
-    """Load the server, and the API that the client uses according to its input so far."""
-    guard_memory()
+def _load_server() -> Callable[[int, ProcessOptions], None]:
+    """Load the server, but for the API that its client uses, which the first request tells."""
+    begin_loading()
     try:
+        guard_memory()
         from app_server.server.bootstrap.full_server import run  # noqa: PLC0415  nearly all imports hang on it
-
-        method = spoken_method(inbox.unread)
-        if acp:
-            load(importlib.import_module("app_server.server.apis.acp.acp_routes"))
-        elif method is not None and "/" in method:
-            importlib.import_module("app_server.server.apis.v2.v2_routes").HANDLERS.load_for(method)
-        elif method is not None:
-            importlib.import_module("app_server.server.apis.v1.v1_routes").HANDLERS.load_for(method)
     finally:
         end_loading()
     return run
-
-
-def _acp_responder(launch: ProcessOptions) -> InitializeResponder:
-    from app_server.server.bootstrap.acp_handshake import acp_responder  # noqa: PLC0415  only for clients of that protocol
-
-    return acp_responder(launch)
 
 
 def begin_loading() -> None:

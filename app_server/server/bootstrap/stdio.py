@@ -23,12 +23,8 @@ READ_SIZE = 1 << 18
 class StdioTransport:
     """Lines from one descriptor, bytes to another."""
 
-    def __init__(
-        self, read_fd: int, write_fd: int, limit: int = DEFAULT_LINE_LIMIT, *, unread: bytes = b""
-    ) -> None:
-        """Begin to read with `unread`, the bytes that the early handshake has read but not served."""
+    def __init__(self, read_fd: int, write_fd: int, limit: int = DEFAULT_LINE_LIMIT) -> None:
         self._read_fd = read_fd
-        self._unread = unread
         self._limit = limit
         self._read_waits = _can_wait(read_fd)
         self._socket: socket.socket | None = None
@@ -41,8 +37,6 @@ class StdioTransport:
 
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
         decoder = LineDecoder(self._limit)
-        if self._unread and (lines := decoder.feed(self._unread)):
-            yield lines
         while data := await self._read():
             if lines := decoder.feed(data):
                 yield lines

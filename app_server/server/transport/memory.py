@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import AsyncIterator
 
@@ -22,19 +21,10 @@ class MemoryTransport:
         limit: int = DEFAULT_LINE_LIMIT,
     ) -> None:
         self._incoming, self._outgoing, self._limit = incoming, outgoing, limit
-        self.unread = b""
-        """Bytes that were received, and are received again by `lines`."""
-
-    async def receive_some(self) -> None:
-        """Wait for the first bytes of the other side, or its end, and store them as `unread`."""
-        with contextlib.suppress(anyio.EndOfStream):
-            self.unread += await self._incoming.receive()
 
     async def lines(self) -> AsyncIterator[list[bytes | Oversized]]:
         decoder = LineDecoder(self._limit)
         async with self._incoming:
-            if self.unread and (lines := decoder.feed(self.unread)):
-                yield lines
             async for data in self._incoming:
                 if lines := decoder.feed(data):
                     yield lines

@@ -185,8 +185,9 @@ async def test_a_line_that_had_no_room_beside_those_of_others_may_be_sent_again(
         group.start_soon(outgoing.write_queued)
         await Connection(lines(), outgoing, Echo(), 10).serve()
         await outgoing.finish()
-        await client.receive_some()
-    error = json.loads(client.unread)["error"]
+        (line,) = await anext(client.lines())
+    assert isinstance(line, bytes)
+    error = json.loads(line)["error"]
     assert (error["code"], error["data"]) == (-32001, {"kind": "overloaded", "retryable": True})
     assert "7 bytes" in error["message"]
 

@@ -1,4 +1,4 @@
-"""The client's capabilities from `initialize`, and the answer to it. Imports no module that is slow to load."""
+"""The client's capabilities from `initialize`, and the answer to it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 """The only version of the protocol that this server speaks: it is the answer to any version that a client asks for."""
+
+MAX_VERSION: Final = 1 << 16
+"""Versions that a client may ask for are lower."""
 
 API_KEY: Final = "api-key"
 CHATGPT: Final = "chat-gpt"

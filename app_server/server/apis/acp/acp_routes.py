@@ -6,7 +6,7 @@ A request can be cancelled by the client; a prompt that is cancelled ends its tu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -50,20 +50,30 @@ class AcpRouter:
         self,
         find: FindRoute,
         initialized: Callable[[], bool],
+        initialize: Callable[[Json], bytes | None],
         cancel: Callable[[str], None],
         require_running: Callable[[str], None],
     ) -> None:
-        """Begin without requests. `cancel` ends the running turn of a session; `require_running` raises RpcError for
+        """Begin without requests. `initialize` answers the usual form of that method, and returns None for others; its
+        handler answers those. `cancel` ends the running turn of a session; `require_running` raises RpcError for
         methods that are refused while the server shuts down.
         """
-        self._find = find
+        self._find, self._initialize = find, initialize
         self._initialized, self._cancel, self._require_running = initialized, cancel, require_running
         self._running: dict[RequestId, RunningRequest] = {}
 
     def route(self, request: Request) -> RoutedRequest:
+        if request.method == INITIALIZE:
+            return RoutedRequest(partial(self._serve_initialize, request), None)
         route = self._find(request.method)
         lane = None if route is None else route.lane(request.params)
         return RoutedRequest(partial(self._serve, request, route), lane)
+
+    async def _serve_initialize(self, request: Request) -> RpcReply:
+        result = self._initialize(request.params)
+        if result is not None:
+            return RpcReply(result, None)
+        return await self._serve(request, self._find(request.method))
 
     async def _serve(self, request: Request, route: Route | None) -> RpcReply:
         if route is None:
@@ -110,16 +120,12 @@ def _family(method: str) -> str:
     return STORED if method in OF_STORED else "others"
 
 
-def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> AcpRouter:
-    """Make the router of a connection. `early` are the parameters of an `initialize` that was answered before the
-    server was loaded.
-    """
+def open_router(services: ServerServices) -> AcpRouter:
+    """Make the router of a connection."""
     machine = services.machine
     opened = Sessions(services.client, services.background, machine.monotonic, machine.new_id)
     services.conversations.on_renamed[services.client] = opened.renamed
     used = AcpServices(services, opened)
-    if early is not None:
-        used.accept(early)
 
     def cancel(session_id: str) -> None:
         session = opened.find(session_id)
@@ -138,4 +144,6 @@ def open_router(services: ServerServices, early: Mapping[str, Json] | None) -> A
 
     families = RouteFamilies(_family, make)
     client = services.handshake.client
-    return AcpRouter(families.find, lambda: client.initialized, cancel, services.require_running)
+    return AcpRouter(
+        families.find, lambda: client.initialized, used.initialize, cancel, services.require_running
+    )

@@ -20,7 +20,7 @@ from app_server.engine.support.engine_errors import (
     RolloutNotFound,
 )
 from app_server.engine.thread_origin import NewConversation, Origin
-from app_server.server.apis.acp.acp_client import auth_methods, parse_client
+from app_server.server.apis.acp.acp_client import MAX_VERSION, auth_methods, initialize_result, parse_client
 from app_server.server.apis.acp.acp_commands import CommandList
 from app_server.server.apis.acp.acp_errors import login_needed, session_not_found
 from app_server.server.apis.acp.acp_session import AcpSession, Sessions
@@ -83,6 +83,17 @@ class AcpServices(Struct, frozen=True):
         except ConfigError:
             needs_login = False  # the session reports the error in the settings
         return auth_methods(self.server.config.environment, needs_login=needs_login)
+
+    def initialize(self, params: Json) -> bytes | None:
+        """Accept an `initialize` whose parameters need no further validation, and return its result; None for others.
+        The shapes of most requests are loaded with the first of these. Raises RpcError if the client has initialized
+        before.
+        """
+        version = params.get("protocolVersion") if isinstance(params, dict) else None
+        if type(version) is not int or not 0 <= version < MAX_VERSION:
+            return None
+        self.accept(params)
+        return initialize_result(self.auth_methods())
 
     def accept(self, params: Mapping[str, Json]) -> None:
         """Store the capabilities that the client announced. Raises RpcError if it has done so before."""
