@@ -20,7 +20,7 @@ import sys
 from _thread import RLock
 from collections.abc import Sequence
 from importlib._bootstrap_external import MAGIC_NUMBER
-from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, SourceFileLoader
+from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder, SourceFileLoader
 from os import stat
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -146,19 +146,23 @@ class _Finder:
     ) -> ModuleSpec | None:
         if not fullname.startswith(PACKAGES):
             return None
-        spec = _installed(fullname, path) or self._ask_others(fullname, path, target)
+        spec = self._find(fullname, path, target)
         if spec is not None and spec.loader is not None and spec.submodule_search_locations is None:
             spec.loader = DeferringLoader(spec.loader)  # type: ignore[assignment]
         return spec  # packages themselves are small
 
-    def _ask_others(
+    def _find(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
     ) -> ModuleSpec | None:
+        """Ask the other finders in their order, but do the usual work of `PathFinder` here."""
         for finder in sys.meta_path:
-            if finder is not self and finder not in _ELSEWHERE:
+            if finder is self or finder in _ELSEWHERE:
+                continue
+            spec = _installed(fullname, path) if finder is PathFinder else None
+            if spec is None:
                 spec = finder.find_spec(fullname, path, target)
-                if spec is not None:
-                    return spec
+            if spec is not None:
+                return spec
         return None
 
 

@@ -154,5 +154,24 @@ print(made.value)
     assert run(tmp_path, code) == "imported\nmade\n7\n"
 
 
+def test_a_finder_ahead_of_the_usual_one_is_asked_first(tmp_path: Path) -> None:
+    package(tmp_path, one="value = 'of the file'")
+    code = """
+from importlib.machinery import ModuleSpec
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return ModuleSpec(name, Finder) if name == "example.inner.one" else None
+    @staticmethod
+    def create_module(spec): return None
+    @staticmethod
+    def exec_module(module): vars(module)["value"] = "of the finder"
+sys.meta_path.insert(1, Finder)
+from example.inner import one
+print(one.value)
+"""
+    assert run(tmp_path, code) == "of the finder\n"
+
+
 def test_the_packages_are_those_of_the_program() -> None:
     assert lazy_imports.PACKAGES == ("app_server.", "app_server_protocol.")
