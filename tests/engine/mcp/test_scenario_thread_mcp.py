@@ -1,12 +1,16 @@
 """MCP servers over the thread API: their start, their tools and resources, calls of the client, restarts."""
 
+import json
+import sys
+
 import pytest
 
 from app_server_protocol.encoding import Json
 from tests.engine.mcp.test_scenario_mcp import table
+from tests.support import modern_mcp_server
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, reply, says
-from tests.support.thread_client import say, start
+from tests.support.thread_client import notified, say, start, turn
 from tests.support.world import MakeWorld, World
 
 pytestmark = pytest.mark.scenario
@@ -207,3 +211,42 @@ async def test_settings_that_cannot_be_read_leave_the_servers_running(world: Mak
             await w.client.call("config/mcpServer/reload")
         path.write_text(text)
         assert await call(w, thread, "echo", {"text": "x"})
+
+
+def strict_table() -> str:
+    """Return the table of a server of the revision 2026-07-28 alone."""
+    arguments = json.dumps([modern_mcp_server.__file__, "stdio"])
+    return f'[mcp_servers.new]\ncommand = "{sys.executable}"\nargs = {arguments}\n'
+
+
+async def test_a_stateless_server_is_shown_with_its_revision_and_asks_the_user(world: MakeWorld) -> None:
+    replies = reply(calls("mcp__new__order", {}, "m1")), reply(says("ok"))
+    async with world(*replies, tables=strict_table()) as w:
+        w.client.decide("mcpServer/elicitation/request", {"action": "accept", "content": {"n": 3}})
+        thread = await start(w.client)
+        assert (await state(w, "new", "ready"))["protocolVersion"] == "2026-07-28"
+        await say(w.client, thread)
+        status = (await servers(w, threadId=thread))["new"]
+        (question,) = notified(w, "mcpServer/elicitation/request")
+    assert (status["protocolVersion"], status["serverInfo"]["name"]) == ("2026-07-28", "strict")
+    assert (question["serverName"], question["message"]) == ("new", "How many?")
+    assert (
+        '"n\\": 3' in str(w.model.requests[1].outputs()["m1"]) or "3" in w.model.requests[1].outputs()["m1"]
+    )
+
+
+async def test_a_question_of_a_stateless_server_ends_with_its_turn(world: MakeWorld) -> None:
+    replies = (
+        reply(calls("mcp__new__order", {}, "m1")),
+        reply(calls("mcp__new__echo", {"text": "hello"}, "m2")),
+        reply(says("ok")),
+    )
+    async with world(*replies, tables=strict_table()) as w:
+        thread = await start(w.client)
+        id = await turn(w.client, thread)
+        question = await w.client.expect("mcpServer/elicitation/request")
+        await w.client.call("turn/interrupt", {"threadId": thread, "turnId": id})
+        resolved = await w.client.expect("serverRequest/resolved")
+        assert resolved["params"]["requestId"] == question["id"]
+        await say(w.client, thread, "again")
+        assert "hello" in w.model.requests[-1].outputs()["m2"]
