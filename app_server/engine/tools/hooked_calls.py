@@ -141,7 +141,8 @@ async def _finished(hooked: HookedCall, output: ToolOutput, turn: ToolContext) -
     hooks = turn.hooks
     if not hooks.has(HookEvent.POST_TOOL_USE):
         return output
-    own = hook_input.tool_result(hooked.name, hooked.input, hooked.call_id, output.payload.content)
+    response = output.payload.content if output.response is None else output.response
+    own = hook_input.tool_result(hooked.name, hooked.input, hooked.call_id, response)
     decision = await hooks.run(HookEvent.POST_TOOL_USE, own, *hooked.names, call_id=hooked.call_id)
     messages = _messages(decision.contexts, turn)
     if decision.verdict is Verdict.DENY:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
 
+from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS
 from app_server.engine.mcp.mcp_errors import McpFailure
 from app_server.engine.mcp.results import (
     ALL_SERVERS,
@@ -102,7 +103,8 @@ async def _call_server(call: ToolCall, turn: ToolContext) -> ToolOutput:
     else:
         outcome = McpCallOutcome(None, refused, turn.sources.clock() - began)
     turn.items.complete(finished_item(item, outcome.seconds, outcome.event_result()))
-    return ToolOutput(outcome.payload())
+    told = None if outcome.result is None or turn.hooks is NO_TURN_HOOKS else outcome.result.to_value()
+    return ToolOutput(outcome.payload(), response=told)
 
 
 def _listing(call: ToolCall) -> ListingArguments:

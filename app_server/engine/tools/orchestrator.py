@@ -43,6 +43,7 @@ from app_server_protocol.engine.events import CommandRunning
 from app_server_protocol.engine.items import CommandExecution, CommandSource
 from app_server_protocol.engine.questions import CommandApprovalQuestion
 from app_server_protocol.policy import AskForApproval, ReviewDecision
+from app_server_protocol.values import replace
 
 DEFAULT_TIMEOUT_MS = 10_000
 """Time limit of a command in milliseconds if the model sets none; the default of codex 0.58."""
@@ -322,4 +323,4 @@ def _text_of(error: ToolFailure | CoreError | OSError | Rejected) -> str:
 def command_tool_output(result: ExecResult, shown: str) -> ToolOutput:
     """Return the output of a command that ran, for the model. `shown` is the printed output, cut to size."""
     text = command_result(shown, result.exit_code, result.duration_s)
-    return text_output(text, success=result.exit_code == 0)
+    return replace(text_output(text, success=result.exit_code == 0), response=shown)

@@ -150,7 +150,8 @@ async def report_snapshot(
     text = render_snapshot(
         snapshot, turn.sources.new_id()[-CHUNK_ID:], int(MAX_TOKENS if max_tokens is None else max_tokens)
     )
-    return text_output(shorten(text, turn.output_limit), success=snapshot.exit_code in (None, 0))
+    output = text_output(shorten(text, turn.output_limit), success=snapshot.exit_code in (None, 0))
+    return replace(output, response=decode(snapshot.output))
 
 
 def render_snapshot(snapshot: TerminalSnapshot, chunk_id: str, max_tokens: int) -> str:

@@ -194,6 +194,8 @@ class ToolOutput(Struct, frozen=True):
 
     payload: FunctionCallOutputPayload
     followup_items: tuple[ResponseItem, ...] = ()
+    response: Json = None
+    """The result as hooks are told it; None if it is the text for the model."""
 
 
 def text_output(text: str, success: bool | None = True) -> ToolOutput:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from app_server_protocol.encoding import Json
+from tests.cli.exec.test_exec_command import run
 from tests.engine.hooks.hook_scripts import HomeHooks
+from tests.support.editor import opened
 from tests.support.scripted_model import calls, reply, says, script
 from tests.support.thread_client import ended, items, notified, say, start, turn
 from tests.support.world import EXPERIMENTAL, MakeWorld
@@ -36,7 +38,8 @@ async def test_each_moment_of_a_turn_has_its_hooks(world: MakeWorld, hooks: Home
     moments = ("SessionStart", "UserPromptSubmit", "PreModelRequest", "PostModelRequest", "PreToolUse")
     for event in (*moments, "PostToolUse", "Stop", "SessionEnd"):
         hooks.add(event, "exit 0")
-    async with world(reply(MAKE), reply(says("done")), tables=hooks.tables()) as w:
+    call = script("echo made > made.txt; echo out")
+    async with world(reply(call), reply(says("done")), tables=hooks.tables()) as w:
         thread = await start(w.client, **FULL)
         id = await say(w.client, thread, "go")
         common = {
@@ -57,9 +60,12 @@ async def test_each_moment_of_a_turn_has_its_hooks(world: MakeWorld, hooks: Home
     [prompt] = hooks.read("UserPromptSubmit")
     assert (prompt["prompt"], prompt["turn_id"]) == ("go", id)
     [before], [after] = hooks.read("PreToolUse"), hooks.read("PostToolUse")
-    assert (before["tool_name"], before["tool_input"]) == ("Bash", {"command": "echo made > made.txt"})
+    assert (before["tool_name"], before["tool_input"]) == (
+        "Bash",
+        {"command": "echo made > made.txt; echo out"},
+    )
     assert before["tool_use_id"] == after["tool_use_id"] == "c1"
-    assert '"exit_code":0' in after["tool_response"]
+    assert after["tool_response"] == "out\n"
     [stop] = hooks.read("Stop")
     assert (stop["stop_hook_active"], stop["last_assistant_message"]) == (False, "done")
     assert [each["hook_event_name"] for each in hooks.read("PostModelRequest")] == ["PostModelRequest"] * 2
@@ -476,3 +482,89 @@ async def test_hooks_that_nobody_agreed_to_do_not_run_and_one_warning_says_so(
         assert (w.workspace / "made.txt").exists()
     assert len([each for each in notified(w, "warning") if "hook" in each["message"]]) == 1
     assert notified(w, "hook/started") == []
+
+
+TOOL: Json = {
+    "type": "function",
+    "name": "lookup",
+    "description": "Looks a ticket up.",
+    "inputSchema": {"type": "object", "properties": {"id": {"type": "string"}}},
+}
+
+
+async def test_a_tool_of_the_client_has_its_own_name_and_is_an_item_too(
+    world: MakeWorld, hooks: HomeHooks
+) -> None:
+    hooks.add("PreToolUse", "echo no >&2; exit 2", matcher="lookup")
+    call = calls("lookup", {"id": "7"}, "d1")
+    async with world(reply(call), reply(says("ok")), tables=hooks.tables(), capabilities=EXPERIMENTAL) as w:
+        await say(w.client, await start(w.client, dynamicTools=[TOOL], **FULL))
+        [item] = items(w, kind="dynamicToolCall")
+    assert (item["status"], item["success"]) == ("failed", False)
+    assert w.model.requests[1].outputs()["d1"] == "Tool call blocked by PreToolUse hook: no. Tool: lookup"
+    [seen] = hooks.read("PreToolUse")
+    assert (seen["tool_name"], seen["tool_input"]) == ("lookup", {"id": "7"})
+
+
+PLAN = calls("update_plan", {"plan": [{"step": "look", "status": "pending"}]}, "p1")
+
+
+@pytest.mark.parametrize(("answer_given", "runs"), [("Yes", True), ("No", False), ("maybe", False)])
+async def test_a_call_without_a_question_of_its_own_is_asked_about_in_another_form(
+    world: MakeWorld, hooks: HomeHooks, answer_given: str, runs: bool
+) -> None:
+    hooks.add("PreToolUse", "exit 1", matcher="update_plan")
+    async with world(reply(PLAN), reply(says("ok")), tables=hooks.tables(), capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client, **FULL)
+        id = await turn(w.client, thread)
+        asked = await w.client.expect("item/tool/requestUserInput")
+        [question] = asked["params"]["questions"]
+        assert "hook-0.sh" in question["question"]
+        await w.client.answer(asked, {"answers": {question["id"]: {"answers": [answer_given]}}})
+        await ended(w.client, id)
+        assert bool(notified(w, "turn/plan/updated")) is runs
+
+
+async def test_where_that_form_is_not_known_the_answer_is_no(world: MakeWorld, hooks: HomeHooks) -> None:
+    hooks.add("PreToolUse", "exit 1", matcher="update_plan")
+    config: Json = {"approval_policy": "on-request"}
+    async with world(reply(PLAN), reply(says("ok")), tables=hooks.tables(), config=config) as w:
+        played = await w.client.turn(await w.open())
+    assert played.of("plan_update") == []
+    assert "did not say yes" in w.model.requests[1].outputs()["p1"]
+    assert any("exit code 1" in each["message"] for each in w.client.events("background_event"))
+
+
+async def test_a_broken_prompt_guard_asks_whether_to_send(world: MakeWorld, hooks: HomeHooks) -> None:
+    hooks.add("UserPromptSubmit", "exit 1")
+    async with world(reply(says("ok")), tables=hooks.tables(), capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client, **FULL)
+        for given, requests in (("No", 0), ("Yes", 1)):
+            id = await turn(w.client, thread, given)
+            asked = await w.client.expect("item/tool/requestUserInput")
+            [question] = asked["params"]["questions"]
+            await w.client.answer(asked, {"answers": {question["id"]: {"answers": [given]}}})
+            await ended(w.client, id)
+            assert len(w.model.requests) == requests
+    assert w.model.requests[0].texts() == ["Yes"]
+
+
+async def test_an_editor_sees_a_denied_call_as_a_failed_one(world: MakeWorld, hooks: HomeHooks) -> None:
+    hooks.add("PreToolUse", "echo 'not here' >&2; exit 2")
+    async with world(reply(MAKE), reply(says("ok")), tables=hooks.tables(), acp=True) as w:
+        editor, session = await opened(w)
+        assert await editor.ends(session) == "end_turn"
+        assert not (w.workspace / "made.txt").exists()
+        states = [update.get("status") for update in editor.updates() if update.get("toolCallId")]
+    assert states[-1] == "failed"
+    assert "not here" in w.model.requests[1].outputs()["c1"]
+
+
+@pytest.mark.parametrize("guard", ["exit 1", "exit 2"])
+async def test_exec_runs_hooks_and_asks_nobody(tmp_path: Path, hooks: HomeHooks, guard: str) -> None:
+    hooks.add("PreToolUse", f"echo 'not here' >&2; {guard}")
+    (tmp_path / "workspace").mkdir(exist_ok=True)
+    done = await run(tmp_path, "go", replies=(reply(MAKE), reply(says("ok"))), tables=hooks.tables())
+    assert not (tmp_path / "workspace/made.txt").exists()
+    assert "ok" in done.stdout
+    assert len(hooks.read("PreToolUse")) == 1
