@@ -66,6 +66,7 @@ async def hooked(turn: TurnContext, tools: ToolContext) -> AsyncIterator[HookSte
         try:
             yield steps
         except anyio.get_cancelled_exc_class():
+            steps.withhold()
             if active.has(HookEvent.INTERRUPT) and turn.emitter.has_started:
                 with anyio.move_on_after(LAST_SECONDS, shield=True):
                     await active.run(HookEvent.INTERRUPT, hook_input.ending("interrupted"))
@@ -142,6 +143,8 @@ class HookSteps:
         self._stops = 0
         """Number of times that hooks made the turn go on."""
         self._requests = 0
+        self._judging = False
+        """Whether hooks decide about words of the user at this moment."""
 
     @property
     def stopped(self) -> bool:
@@ -172,12 +175,14 @@ class HookSteps:
             return None
         if not turn_input.is_shown or not self.guards_input:
             return turn_input
+        self._judging = True
         own = hook_input.user_prompt(message_text(turn_input.message))
         decision = await self.hooks.run(HookEvent.USER_PROMPT_SUBMIT, own)
         if self.hooks.stop is not None:
             return None
         if decision.verdict is Verdict.ASK and await self._is_sent_anyway(decision.reason):
             decision = replace(decision, verdict=Verdict.NONE)
+        self._judging = False
         if decision.verdict > Verdict.ALLOW:
             self._warn(f"The message was not sent to the model: {decision.reason}")
             return None
@@ -192,6 +197,13 @@ class HookSteps:
             f"Send the message to the model? {reason}",
             self._turn.emitter.emit,
         )
+
+    def withhold(self) -> None:
+        """Tell the user of words that the interrupted turn keeps from the model, because hooks had not decided yet."""
+        if self._judging:
+            self._warn(
+                "The message was not sent to the model: its hooks had not decided about it. Send it again."
+            )
 
     # --- its requests
     async def before_request(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from app_server.engine.approvals.shell.quote import join
 from app_server.engine.hooks import hook_input
 from app_server.engine.hooks.hook_output import Verdict
-from app_server.engine.tools.tool_base import ApprovalServices, HookedCall, ToolContext
+from app_server.engine.tools.tool_base import ApprovalServices, HookedCall, ToolContext, ToolFailure
 from app_server_protocol.engine.events import EngineEvent, Question
 from app_server_protocol.engine.hook_events import HookEvent
 from app_server_protocol.engine.questions import (
@@ -23,16 +23,24 @@ from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.policy import AskForApproval
 
 
-async def permission(call_id: str, question: Question, turn: ToolContext) -> Verdict:
-    """Return what hooks say about a question. A hook that ended the turn says no."""
+class HookDenied(ToolFailure):
+    """Hooks answered a question with no."""
+
+    is_denial = True
+
+
+async def is_approved(call_id: str, question: Question, turn: ToolContext) -> bool:
+    """Return whether hooks answer a question with yes; if not, the user has to be asked. Raises HookDenied."""
     hooks = turn.hooks
     if not hooks.has(HookEvent.PERMISSION_REQUEST):
-        return Verdict.NONE
+        return False
     hooked = turn.hooked.get(call_id) or _of_question(call_id, question)
     reason = getattr(question, "reason", None)
     own = hook_input.permission_request(hooked.name, hooked.input, call_id, reason)
     decision = await hooks.run(HookEvent.PERMISSION_REQUEST, own, *hooked.names, call_id=call_id)
-    return Verdict.DENY if hooks.stop is not None else decision.verdict
+    if decision.verdict is Verdict.DENY or hooks.stop is not None:
+        raise HookDenied(f"blocked by PermissionRequest hook: {decision.reason or hooks.stop}")
+    return decision.verdict is Verdict.ALLOW
 
 
 def _of_question(call_id: str, question: Question) -> HookedCall:

@@ -13,7 +13,6 @@ from pydantic_core import to_json
 
 from app_server.engine.approvals.consent import EVERYTHING, Consent, McpCallSubject
 from app_server.engine.config.mcp_server_settings import McpServerConfig
-from app_server.engine.hooks import hook_output
 from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS
 from app_server.engine.mcp.server_consent import annotations_of, is_silent, needs_approval
 from app_server.engine.mcp.tool_catalog import McpTool
@@ -40,7 +39,9 @@ CHANGED: Final = "MCP tool changed while the user was asked about it"
 
 
 async def refusal(call: ToolCall, tool: McpTool, arguments: Json, turn: ToolContext) -> str | None:
-    """Return the reason why the call must not be made, as text for the model and the user; None if it may be made."""
+    """Return the reason why the call must not be made, as text for the model and the user; None if it may be made.
+    Raises HookDenied with such a reason.
+    """
     config, call_id, name, word = turn.mcp.configs[tool.server], call.call_id, call.name, call.word
     if word.asks is None and not needs_approval(config, tool):
         return None
@@ -94,14 +95,8 @@ async def _ask(
         as_inquiry=not turn.config.features.enabled(AS_ELICITATION),
         reason=call.word.asks,
     )
-    if turn.hooks is not NO_TURN_HOOKS:
-        match await hook_questions.permission(call.call_id, question, turn):
-            case hook_output.Verdict.DENY:
-                return McpCallDecision.DECLINED
-            case hook_output.Verdict.ALLOW:
-                return McpCallDecision.ONCE
-            case _:
-                pass
+    if turn.hooks is not NO_TURN_HOOKS and await hook_questions.is_approved(call.call_id, question, turn):
+        return McpCallDecision.ONCE
     answer = await turn.approvals.questions.ask(call.call_id, lambda: turn.emit(question))
     await turn.approvals.flush()
     return answer if isinstance(answer, McpCallDecision) else None

@@ -96,7 +96,10 @@ async def _call_server(call: ToolCall, turn: ToolContext) -> ToolOutput:
     if arguments is None or isinstance(
         arguments, dict
     ):  # a call whose arguments are neither fails without a question
-        refused = await refusal(call, tool, arguments, turn)
+        try:
+            refused = await refusal(call, tool, arguments, turn)
+        except ToolFailure as denied:
+            refused = str(denied)
     if refused is None:
         async with nullcontext() if item.read_only_hint else turn.changes.command():
             outcome = await turn.mcp.requests.call(call.name, arguments)

@@ -147,7 +147,7 @@ async def run_with_approval(
         return await CommandApproval(command, request, turn).execute_approved(execute)
     except (ToolFailure, CoreError, OSError, Rejected) as error:
         text = _text_of(error)
-        declined = isinstance(error, Rejected)
+        declined = isinstance(error, Rejected) or (isinstance(error, ToolFailure) and error.is_denial)
         turn.items.complete(
             unstarted_command(command.item(), text, turn.sources.clock() - began, declined=declined)
         )

@@ -21,7 +21,6 @@ from app_server.engine.approvals.program_trust import exposed_folders
 from app_server.engine.approvals.shell.quote import join
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.mcp_server_settings import WORKSPACE, McpStdioTransport
-from app_server.engine.hooks import hook_output
 from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.real_path import real_path, within
@@ -127,7 +126,7 @@ async def has_consent(
     question: ApprovalQuestion, consent: Consent, turn: ToolContext, *, anew: bool = False
 ) -> bool:
     """Return whether the user approves `question`, now or by an earlier approval for the session. `anew`: only now,
-    because a hook asks.
+    because a hook asks. Raises HookDenied if a hook answers with no.
 
     Callers call this only if the policy requires approval. A policy that never asks therefore ignores session
     approvals.
@@ -136,14 +135,8 @@ async def has_consent(
         tool = "apply_patch" if isinstance(question, PatchApprovalQuestion) else "shell"
         turn.report_decision(tool, question.call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
         return True
-    if turn.hooks is not NO_TURN_HOOKS:
-        match await hook_questions.permission(question.call_id, question, turn):
-            case hook_output.Verdict.DENY:
-                return False
-            case hook_output.Verdict.ALLOW:
-                return True
-            case _:
-                pass
+    if turn.hooks is not NO_TURN_HOOKS and await hook_questions.is_approved(question.call_id, question, turn):
+        return True
     answer = await turn.request_approval(question.call_id, question)
     match answer.decision:
         case ReviewDecision.APPROVED:

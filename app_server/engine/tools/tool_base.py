@@ -154,6 +154,9 @@ ClientQuestions = PendingAnswers[str, ToolCallAnswer | UserInputAnswer | McpCall
 class ToolFailure(Exception):
     """The tool cannot serve the call; the message is sent to the model."""
 
+    is_denial = False
+    """Whether hooks answered the question about the call with no."""
+
 
 class HookWord(Struct, frozen=True):
     """Word of hooks about a call that they did not deny."""

@@ -218,6 +218,7 @@ async def test_a_permission_hook_answers_before_the_user_is_asked(world: MakeWor
         assert not (w.workspace / "made.txt").exists()
         [item] = items(w, kind="commandExecution")
     assert item["status"] == "declined"
+    assert w.model.requests[1].outputs()["c1"] == "blocked by PermissionRequest hook: not today"
     [seen] = hooks.read("PermissionRequest")
     assert seen["tool_input"] == {"command": "echo made > made.txt", "description": "to make it"}
 
@@ -419,6 +420,7 @@ async def test_words_of_an_interrupted_guard_do_not_reach_the_model(
         (hooks.home / "go").touch()
         await say(w.client, thread, "hello")
     assert w.model.requests[0].texts() == ["hello"]
+    assert any("Send it again" in each["message"] for each in notified(w, "warning"))
 
 
 async def test_hooks_that_nobody_waits_for_decide_nothing(world: MakeWorld, hooks: HomeHooks) -> None:
