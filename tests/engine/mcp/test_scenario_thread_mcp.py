@@ -230,9 +230,8 @@ async def test_a_stateless_server_is_shown_with_its_revision_and_asks_the_user(w
         (question,) = notified(w, "mcpServer/elicitation/request")
     assert (status["protocolVersion"], status["serverInfo"]["name"]) == ("2026-07-28", "strict")
     assert (question["serverName"], question["message"]) == ("new", "How many?")
-    assert (
-        '"n\\": 3' in str(w.model.requests[1].outputs()["m1"]) or "3" in w.model.requests[1].outputs()["m1"]
-    )
+    (block,) = json.loads(w.model.requests[1].outputs()["m1"])
+    assert json.loads(block["text"]) == {"count": {"action": "accept", "content": {"n": 3}}}
 
 
 async def test_a_question_of_a_stateless_server_ends_with_its_turn(world: MakeWorld) -> None:
