@@ -478,9 +478,10 @@ FACES = {
     "app_server.engine.thread_origin",
     "app_server.engine.storage.stored_conversations",
     "app_server.engine.session.facade",
+    "app_server.engine.session.rewind",
 }
-"""Interfaces of the engine for the APIs: a conversation, how one is opened, models, and a class each for stored
-conversations, settings, accounts and the machine.
+"""Interfaces of the engine for the APIs: a conversation, its checkpoints, how one is opened, models, and a class each
+for stored conversations, settings, accounts and the machine.
 """
 
 DISK = {

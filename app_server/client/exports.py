@@ -51,6 +51,20 @@ from app_server.client.turn_handle import TurnHandle as TurnHandle
 from app_server.client.turn_handle import TurnResult as TurnResult
 from app_server_protocol.policy import ReasoningSummary as ReasoningSummary
 from app_server_protocol.policy import SandboxMode as SandboxMode
+from app_server_protocol.v2.checkpoints import CheckpointFileAction as CheckpointFileAction
+from app_server_protocol.v2.checkpoints import CheckpointFileAuthor as CheckpointFileAuthor
+from app_server_protocol.v2.checkpoints import ConflictResolution as ConflictResolution
+from app_server_protocol.v2.checkpoints import RestoreScope as RestoreScope
+from app_server_protocol.v2.checkpoints import ThreadCheckpoint as ThreadCheckpoint
+from app_server_protocol.v2.checkpoints import ThreadCheckpointFile as ThreadCheckpointFile
+from app_server_protocol.v2.checkpoints import ThreadCheckpointListResponse as ThreadCheckpointListResponse
+from app_server_protocol.v2.checkpoints import (
+    ThreadCheckpointPreviewResponse as ThreadCheckpointPreviewResponse,
+)
+from app_server_protocol.v2.checkpoints import (
+    ThreadCheckpointRestoreResponse as ThreadCheckpointRestoreResponse,
+)
+from app_server_protocol.v2.checkpoints import ThreadRestore as ThreadRestore
 from app_server_protocol.v2.fields import ReasoningEffort as ReasoningEffort
 from app_server_protocol.v2.item_parts import AddPatchChangeKind as AddPatchChangeKind
 from app_server_protocol.v2.item_parts import AudioUserInput as AudioUserInput

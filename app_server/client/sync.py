@@ -26,6 +26,13 @@ from app_server.client.thread_handle import M, ThreadHandle
 from app_server.client.turn_handle import TurnHandle, TurnResult
 from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import ClientRequest
+from app_server_protocol.v2.checkpoints import (
+    ConflictResolution,
+    RestoreScope,
+    ThreadCheckpointListResponse,
+    ThreadCheckpointPreviewResponse,
+    ThreadCheckpointRestoreResponse,
+)
 from app_server_protocol.v2.models import ListedModel
 from app_server_protocol.v2.server import InitializeResponse
 from app_server_protocol.v2.thread import Thread
@@ -181,6 +188,38 @@ class SyncThreadHandle(SyncFace[ThreadHandle]):
     def interrupt(self) -> None:
         """Interrupt the running turn, if there is one."""
         return self._caller.call(lambda: self._behind.interrupt())
+
+    def list_checkpoints(self, cursor: str | None = None) -> ThreadCheckpointListResponse:
+        """Return a page of the turns with what they changed in files, the newest first, and the restores."""
+        return self._caller.call(lambda: self._behind.list_checkpoints(cursor))
+
+    def preview_restore(
+        self, before_turn_id: str, restore: RestoreScope = "both", *, uncertain: bool = False
+    ) -> ThreadCheckpointPreviewResponse:
+        """Return what going back to the begin of a turn would do. `uncertain`: changes that may be the user's are
+        restored, too.
+        """
+        return self._caller.call(
+            lambda: self._behind.preview_restore(before_turn_id, restore, uncertain=uncertain)
+        )
+
+    def restore(
+        self,
+        before_turn_id: str,
+        token: str,
+        restore: RestoreScope = "both",
+        *,
+        uncertain: bool = False,
+        conflicts: ConflictResolution = "keep",
+    ) -> ThreadCheckpointRestoreResponse:
+        """Go back to the begin of a turn, as the preview with this token has shown. Raises RequestRefused if files have
+        changed since, or something works there.
+        """
+        return self._caller.call(
+            lambda: self._behind.restore(
+                before_turn_id, token, restore, uncertain=uncertain, conflicts=conflicts
+            )
+        )
 
     def fork(
         self, *, on_approval: ApprovalHandler | None = None, **options: Unpack[ForkOptions]

@@ -17,7 +17,7 @@ from app_server.client.turn_handle import OutputModel, TurnHandle, TurnResult, p
 from app_server_protocol.base import WireModel
 from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import ClientRequest
-from app_server_protocol.v2 import thread_open, thread_store, thread_work
+from app_server_protocol.v2 import checkpoints, thread_open, thread_store, thread_work
 from app_server_protocol.v2 import turn as wire
 from app_server_protocol.v2.fields import InThread
 from app_server_protocol.v2.thread import Thread
@@ -148,6 +148,49 @@ class ThreadHandle:
         """Interrupt the running turn, if there is one."""
         if (turn_id := self._feed.running_turn) is not None:
             await self.turn(turn_id).interrupt()
+
+    # --- back to a message
+    async def list_checkpoints(self, cursor: str | None = None) -> checkpoints.ThreadCheckpointListResponse:
+        """Return a page of the turns with what they changed in files, the newest first, and the restores."""
+        params = checkpoints.ThreadCheckpointListParams(thread_id=self.id, cursor=cursor)
+        return await self._connection.request(checkpoints.THREAD_CHECKPOINT_LIST, params)
+
+    async def preview_restore(
+        self,
+        before_turn_id: str,
+        restore: checkpoints.RestoreScope = "both",
+        *,
+        uncertain: bool = False,
+    ) -> checkpoints.ThreadCheckpointPreviewResponse:
+        """Return what going back to the begin of a turn would do. `uncertain`: changes that may be the user's are
+        restored, too.
+        """
+        params = checkpoints.ThreadCheckpointPreviewParams(
+            thread_id=self.id, before_turn_id=before_turn_id, restore=restore, uncertain=uncertain
+        )
+        return await self._connection.request(checkpoints.THREAD_CHECKPOINT_PREVIEW, params)
+
+    async def restore(
+        self,
+        before_turn_id: str,
+        token: str,
+        restore: checkpoints.RestoreScope = "both",
+        *,
+        uncertain: bool = False,
+        conflicts: checkpoints.ConflictResolution = "keep",
+    ) -> checkpoints.ThreadCheckpointRestoreResponse:
+        """Go back to the begin of a turn, as the preview with this token has shown. Raises RequestRefused if files have
+        changed since, or something works there.
+        """
+        params = checkpoints.ThreadCheckpointRestoreParams(
+            thread_id=self.id,
+            before_turn_id=before_turn_id,
+            restore=restore,
+            uncertain=uncertain,
+            token=token,
+            conflicts=conflicts,
+        )
+        return await self._connection.request(checkpoints.THREAD_CHECKPOINT_RESTORE, params)
 
     # --- the thread itself
     async def fork(

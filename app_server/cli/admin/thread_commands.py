@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from app_server.cli.admin import rewind_thread
 from app_server.cli.admin.one_shot import (
     CommandFailed,
     Run,
@@ -151,6 +152,10 @@ async def _id(server: RequestClient, named: str, *, archived: bool = False) -> s
     )
 
 
+async def _rewind(server: RequestClient, args: argparse.Namespace) -> None:
+    await rewind_thread.rewind(server, args, await _id(server, args.thread))
+
+
 def _row(thread: Thread) -> str:
     """Return a line of the list: as wide as the terminal, or complete and with tabs for other programs."""
     words = " ".join((thread.name or thread.preview or "").split())
@@ -188,4 +193,5 @@ COMMANDS: Final[Mapping[str, Run]] = {
     "threads archive": one_shot(archive_threads),
     "threads unarchive": one_shot(unarchive_threads),
     "threads delete": run_delete,
+    "threads rewind": one_shot(_rewind),
 }

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
+from app_server.cli.chat import rewind_commands
 from app_server.cli.chat.chat_conversation import ChatConversation
 from app_server.cli.chat.event_view import user_text
 from app_server.cli.chat.hook_commands import hooks
@@ -149,9 +150,7 @@ async def review(at: SlashContext, argument: str) -> None:
 
 
 async def revert(at: SlashContext, argument: str) -> None:
-    """Remove the last turn from the conversation, and show it. Its message is put back into the prompt. The name is not
-    `/undo`, which elsewhere undoes changes of files.
-    """
+    """Remove the last turn from the conversation, and show it. Its message is put back into the prompt."""
     turns = (await at.chat.thread.read()).turns
     if not turns:
         at.print("there is no turn to take back")
@@ -170,6 +169,18 @@ async def revert(at: SlashContext, argument: str) -> None:
         at.print(f"  {change.kind.type} {change.path}: the file is as the turn left it")
     if at.screen is not None:
         at.screen.put_back("\n".join(said))
+
+
+async def _rewind(at: SlashContext, argument: str) -> None:
+    await rewind_commands.rewind(at, argument)
+
+
+async def _undo(at: SlashContext, argument: str) -> None:
+    await rewind_commands.undo(at, argument)
+
+
+async def _redo(at: SlashContext, argument: str) -> None:
+    await rewind_commands.redo(at, argument)
 
 
 async def diff(at: SlashContext, argument: str) -> None:
@@ -283,6 +294,11 @@ COMMANDS: Final[Mapping[str, SlashCommand]] = {
     "compact": SlashCommand("replace the history by a summary", compact),
     "review": SlashCommand("review uncommitted changes, or what you say", review, "[WHAT]"),
     "revert": SlashCommand("take the last turn out of the conversation; files stay as they are", revert),
+    "rewind": SlashCommand(
+        "go back to a message, with the files", _rewind, "[NUMBER [both|files|conversation] [uncertain]]"
+    ),
+    "undo": SlashCommand("put the files back to before the last turn; the conversation stays", _undo),
+    "redo": SlashCommand("put back what the last /undo or /rewind took from the files", _redo),
     "diff": SlashCommand("what the last turn changed", diff),
     "copy": SlashCommand("put the last message into the clipboard", copy),
     "new": SlashCommand("begin a new thread", new),

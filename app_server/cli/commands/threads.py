@@ -61,7 +61,28 @@ def add_arguments(parser: CommandParser) -> None:
     add_settings(rename)
     rename.add_argument("name", metavar="NAME", help="its new name")
 
+    _add_rewind(parser)
     _add_changes(parser)
+
+
+def _add_rewind(parser: CommandParser) -> None:
+    """Add the command that goes back to a message."""
+    rewind = parser.add_command("rewind", "go back to a message, with the files")
+    rewind.examples = (
+        'app-server threads rewind "the parser"   # which messages there are',
+        'app-server threads rewind "the parser" --to 1   # what going back to the last one would do',
+        'app-server threads rewind "the parser" --to 1 --restore files --yes',
+    )
+    _add_thread(rewind)
+    rewind.add_argument("--to", metavar="N", help="a message by its number, or the id of a turn or restore")
+    add_choice(
+        rewind, "--restore", metavar="WHAT", help="what goes back", words=("both", "files", "conversation")
+    )
+    add_flag(rewind, "--uncertain", help="take back what may be yours, because a command ran when it changed")
+    add_flag(rewind, "--merge", help="take the agent's part out of files that you have changed, too")
+    add_flag(rewind, "--yes", help="do it; else it is only shown")
+    add_json(rewind)
+    add_settings(rewind)
 
 
 def _add_changes(parser: CommandParser) -> None:

@@ -36,6 +36,7 @@ from app_server.cli.doctor.provider_checks import (
 )
 from app_server.engine.auth.auth_manager import AuthManager
 from app_server.engine.auth.credentials import Credentials, read_auth
+from app_server.engine.checkpoints import kept_files
 from app_server.engine.client_context import ClientIdentity
 from app_server.engine.config.config_values import Config, ProviderConfig, SettingsSource
 from app_server.engine.config.mcp_server_settings import McpHttpTransport
@@ -201,10 +202,23 @@ async def _disk(settings: ServerSettings) -> list[Check]:
         "disk for temporary files": temporary,
         "disk of the workspace": settings.cwd,
     }
-    return [
+    checks = [
         machine_checks.check_disk(name, str(place), machine_checks.free_space(place))
         for name, place in places.items()
     ]
+    return [*checks, *check_checkpoints(settings.home)]
+
+
+def check_checkpoints(home: Path) -> list[Check]:
+    """Tell how much the checkpoints of a home take; nothing if there are none."""
+    found = kept_files.sizes(home)
+    if not found:
+        return []
+    size, most = (
+        bytes // (1024 * 1024) for bytes in (sum(each[1] for each in found), kept_files.MAX_HOME_BYTES)
+    )
+    threads = "1 thread" if len(found) == 1 else f"{len(found)} threads"
+    return [ok("checkpoints", f"{threads}, {size:,} MiB; beyond {most:,} MiB those of the oldest threads go")]
 
 
 async def _config(settings: ServerSettings, loaded: Config | ConfigError) -> list[Check]:

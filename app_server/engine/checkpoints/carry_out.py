@@ -136,8 +136,7 @@ async def _without_agent(
     ]
     contents = await preview.contents.read(await preview.contents.find(each.digest for each in states))
     if file.present is not None and file.present.digest not in contents:
-        with RootDir("/", git.home) as disk:
-            now = _content(disk, file.path, file.present)
+        now = await run_in_thread(present_content, git.home, file.path, file.present)
         if now is not None:
             contents[file.present.digest] = now
     if file.base is None or any(each.digest not in contents for each in states):
@@ -149,6 +148,12 @@ async def _without_agent(
     digest = preview.contents.digest_of(text, like=file.base.digest)
     merged[digest] = text
     return FileVersion(digest, mode)
+
+
+def present_content(home: Path, path: str, state: State) -> bytes | None:
+    """Return the present content of a file; None if it cannot be read. Blocks."""
+    with RootDir("/", home) as disk:
+        return _content(disk, path, state)
 
 
 def _content(disk: RootDir, path: str, state: State) -> bytes | None:

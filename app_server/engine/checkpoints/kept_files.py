@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -20,11 +19,10 @@ import msgspec
 from msgspec import Struct
 
 from app_server.engine.checkpoints.history import Actor, FileVersion, RecordedChanges, Span, State, Transition
-from app_server.engine.support.private_folders import own_folder
+from app_server.engine.support.private_folders import CHECKPOINTS, own_folder, remove_own_folder
 from app_server.engine.support.rooted_fs import RootDir
 from app_server.engine.workspace.git.worktree_files import has_object, object_name
 
-FOLDER: Final = "checkpoints"
 MAX_THREAD_BYTES: Final = 64 * 1024 * 1024
 """Maximum size of the contents that are kept for one thread beside the snapshots of a repository, in bytes."""
 MAX_HOME_BYTES: Final = 1024 * 1024 * 1024
@@ -111,7 +109,7 @@ class CheckpointFolder:
 
     @property
     def path(self) -> Path:
-        return Path(os.path.realpath(self.home), FOLDER, self.thread)
+        return Path(os.path.realpath(self.home), CHECKPOINTS, self.thread)
 
     @property
     def objects(self) -> Path:
@@ -120,7 +118,7 @@ class CheckpointFolder:
     def make(self) -> None:
         """Make the folders that only the user can access. Raises OSError."""
         if not self._made:
-            own_folder(self.home, FOLDER, self.thread, "objects")
+            own_folder(self.home, CHECKPOINTS, self.thread, "objects")
             self._made = True
 
     # --- the journal
@@ -210,15 +208,13 @@ def digest_of(content: bytes, *, sha256: bool = False) -> str:
 
 def remove(home: Path, thread: str) -> None:
     """Remove the checkpoints of a thread, if there are any."""
-    folder = CheckpointFolder(home, thread).path
-    if os.sep not in thread and thread not in ("", ".", "..") and not os.path.islink(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+    remove_own_folder(home, CHECKPOINTS, thread)
 
 
 def sizes(home: Path) -> list[tuple[float, int, str]]:
     """Return the checkpoints of each thread: time of the last change, size in bytes, and the thread's id."""
     found = []
-    parent = Path(os.path.realpath(home), FOLDER)
+    parent = Path(os.path.realpath(home), CHECKPOINTS)
     with suppress(OSError):
         for name in os.listdir(parent):
             files = list(_files(parent / name))

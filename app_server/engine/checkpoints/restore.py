@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from app_server.engine.checkpoints.history import SYMLINK, FileVersion, State
 from app_server.engine.checkpoints.plan import Action, PlannedFile
-from app_server.engine.support.engine_errors import CoreError
+from app_server.engine.support.engine_errors import ConversationError
 from app_server.engine.support.rooted_fs import RootDir
 from app_server.engine.workspace.git.worktree_files import UNKNOWN, Blobs, look_at
 
@@ -34,8 +34,10 @@ UNREADABLE: Final = FileVersion("unreadable", UNKNOWN)
 """State of a file that cannot be read: no other state equals it."""
 
 
-class RestoreRefused(CoreError):
+class RestoreRefused(ConversationError):
     """Nothing was restored; the text says why."""
+
+    kind = "checkpoint"
 
 
 class Done(Struct, frozen=True):

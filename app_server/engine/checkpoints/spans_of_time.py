@@ -45,16 +45,22 @@ class CommandSpans:
         self._open[to] = min(self._open.pop(mark), self._open.get(to, FOREVER))
 
     def cover(self, change: Observed, disk: RootDir) -> bool:
-        """Return whether a command ran when a file was changed, or the folder that it was removed from."""
+        """Return whether a command ran when a file was changed. A removal leaves no time but that of the last change in
+        its folder: it counts if that is not before the first command. To recreate a file loses nothing of the user's.
+        """
         if change.after is not None:
             return self._users.get(change.path) != change.ctime_ns and self._include(change.ctime_ns)
         folder = os.path.dirname(change.path)
         while folder != "/":
             try:
-                return self._include(disk.stat(os.fsencode(folder)).st_ctime_ns)
+                changed_ns = disk.stat(os.fsencode(folder)).st_ctime_ns
+                return any(begin <= changed_ns for begin in self._begins())
             except OSError:
                 folder = os.path.dirname(folder)
         return False
+
+    def _begins(self) -> list[int]:
+        return [*(begin for begin, _ in self._closed), *self._open.values()]
 
     def _include(self, ctime_ns: int) -> bool:
         return any(begin <= ctime_ns <= end for begin, end in self._closed) or any(

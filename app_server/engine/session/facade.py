@@ -19,6 +19,7 @@ from app_server.engine.config.client_limits import check_permissions, require_wo
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.mcp_server_settings import McpServerConfig
 from app_server.engine.context.history import collect_user_messages
+from app_server.engine.session import rewind
 from app_server.engine.session.additional_context import AdditionalContext, ContextEntry
 from app_server.engine.session.session import Session
 from app_server.engine.session.session_commands import ALL_WISHES, ApiBehaviour, Command
@@ -194,6 +195,17 @@ class SessionHandle:
     def warn(self, message: str) -> None:
         """Send a warning to the subscribers of the conversation."""
         self._session.warn("", message)
+
+    # --- checkpoints
+    @property
+    def rewinds(self) -> rewind.Rewinds:
+        """The checkpoints of the conversation."""
+        return rewind.Rewinds(self._services)
+
+    async def user_wrote(self, path: str) -> None:
+        """Note that a client has just written a file for the user."""
+        if self._services.checkpoints.started:
+            await run_in_thread(self._services.checkpoints.get().user_wrote, path)
 
     # --- the goal, MCP servers, the editor
     @property

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app_server.engine.session import rewind
 from app_server.engine.session.session_services import SessionServices, TurnContext
 from app_server.engine.session.tasks import SessionTask
 from app_server.engine.session.turn_context import shape_of
 from app_server.engine.support.engine_errors import CoreError
-from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.turn.emitter import OperationEmitter
-from app_server.engine.workspace.git.repository import find_repository
 from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.engine.notices import UndoCompleted, UndoStarted
 
@@ -56,7 +55,7 @@ class UndoTask(SessionTask):
         services = self.turn.services
         checkpoints, thread = services.checkpoints.get(), services.conversation.id
         recorded = await checkpoints.recorded(thread)
-        if (busy := await self._busy(recorded)) is not None:
+        if (busy := await self._busy()) is not None:
             return UndoCompleted(success=False, message=busy)
         try:
             for span in _candidates(recorded, back=self._back):
@@ -68,21 +67,15 @@ class UndoTask(SessionTask):
             return UndoCompleted(success=False, message=f"Nothing was undone: {error}")
         return UndoCompleted(success=False, message=NOTHING_BACK if self._back else NOTHING)
 
-    async def _busy(self, recorded: RecordedChanges) -> str | None:
+    async def _busy(self) -> str | None:
         """Return the reason why an undo is impossible now; None if it is possible. The user asked for it, so snapshots
         are tried again even if one was slow.
         """
         services = self.turn.services
-        roots = {
-            services.commands.roots.real(self.turn.settings.cwd),
-            *(span.root for span in recorded.spans),
-        }
-        for folder in sorted(root for root in roots if root):
-            repository = await run_in_thread(find_repository, Path(folder))
-            root = Path(folder) if repository is None else repository.root
-            if services.checkpoints.get().snapshots.try_again(root):
+        for root in await rewind.Rewinds(services).roots():
+            if services.checkpoints.get().snapshots.try_again(Path(root)):
                 return "Nothing was undone: the last turns had no snapshot. The next turn takes one again."
-            if services.commands.runner.runs_in(str(root)):
+            if services.commands.runner.runs_in(root):
                 return f"Nothing was undone: a command runs in {root}. Undo again when it has ended."
         return None
 

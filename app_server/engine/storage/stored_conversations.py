@@ -41,6 +41,7 @@ from app_server.engine.storage.segments import going_on_from
 from app_server.engine.storage.thread_summary import MetadataStore, read_stored_thread, summarise
 from app_server.engine.storage.turn_index import TurnIndexes, find_cut
 from app_server.engine.storage.turn_pages import TurnHistory, open_history
+from app_server.engine.support import private_folders
 from app_server.engine.support.engine_errors import (
     ArchiveRefused,
     ConversationError,
@@ -258,6 +259,7 @@ class StoredConversations:
         def delete() -> None:
             delete_rollout(self._home, path)
             self._notes.forget(id)
+            private_folders.remove_own_folder(self._home, private_folders.CHECKPOINTS, str(id))
 
         await run_in_thread(delete)
 

@@ -109,6 +109,11 @@ class TurnHistory:
     def _ids(self) -> tuple[str, ...]:
         return tuple(self._places)
 
+    def ids_from(self, turn_id: str) -> tuple[str, ...]:
+        """Return the ids of a turn and of all later ones; none if there is no such turn."""
+        ids = self._ids
+        return ids[ids.index(turn_id) :] if turn_id in ids else ()
+
     def turns(self, request: PageRequest) -> Page[TurnRecord]:
         """Return a page of turns. Raises `InvalidCursor`."""
 

@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from app_server.engine.support.private_folder import PRIVATE, UnsafeFolder, make_private_folder
 
 FOLDER = "tmp"
+CHECKPOINTS = "checkpoints"
+"""Name of the folder in the home with the checkpoints of threads."""
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -32,6 +34,15 @@ def own_folder(home: str | os.PathLike[str], *names: str) -> str:
         except UnsafeFolder as refused:
             raise PermissionError(errno.EPERM, str(refused)) from None
     return folder
+
+
+def remove_own_folder(home: str | os.PathLike[str], *names: str) -> None:
+    """Remove a folder in the home, the last of these nested names, with its content, if there is one."""
+    folder = os.path.join(os.path.realpath(home), *names)
+    if all(name not in ("", ".", "..") and os.sep not in name for name in names) and not os.path.islink(
+        folder
+    ):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def temporary_folder(home: str | os.PathLike[str]) -> str:

@@ -32,7 +32,8 @@ class Builtin(Enum):
     REVIEW_BRANCH = "review-branch", "Review the changes against a base branch", "branch"
     REVIEW_COMMIT = "review-commit", "Review one commit", "sha"
     UNDO = "undo", "Put the files back to where they were before the last turn; the conversation stays"
-    REDO = "redo", "Put back what the last /undo took back"
+    REDO = "redo", "Put back what the last /undo or /rewind took back"
+    REWIND = "rewind", "Put the files back to where they were before a message", "[number]"
     INIT = "init", "Write an AGENTS.md that guides agents in this repository"
     STATUS = "status", "Show model, mode, tokens and where the session is stored"
     MCP = "mcp", "List the MCP servers and their tools"
@@ -43,7 +44,7 @@ class Builtin(Enum):
         self.word, self.description, self.hint = word, description, hint
 
 
-RESTORES: Final = frozenset({Builtin.UNDO, Builtin.REDO})
+RESTORES: Final = frozenset({Builtin.UNDO, Builtin.REDO, Builtin.REWIND})
 """Commands that need checkpoints."""
 
 

@@ -25,6 +25,7 @@ from app_server.server.apis.acp.session_options import SessionOptions, mode_of
 from app_server.server.conversations.adapter import ApiId, ConversationApi, Message
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
+from app_server_protocol.acp.tool_calls import SessionToolCall, SessionToolCallUpdate
 from app_server_protocol.acp.updates import (
     AvailableCommandsUpdate,
     ConfigOptionUpdate,
@@ -111,6 +112,10 @@ class AcpSession:
     def send(self, update: SessionUpdate) -> None:
         """Send an update, after the lines that wait."""
         self._write(self.adapter.send(update.to_json()))
+
+    def send_call(self, call: SessionToolCall | SessionToolCallUpdate) -> None:
+        """Send the state of a tool call that no model has made."""
+        self._write(self.adapter.send(call.to_json()))
 
     def send_commands(self) -> None:
         """Send the slash commands of the session."""

@@ -49,6 +49,7 @@ _BY_METHOD: Final = {
     "skills": "extensions",
     "thread": "thread_operations",
     "thread/archive": "stored_threads",
+    "thread/checkpoint": "checkpoints",
     "thread/delete": "stored_threads",
     "thread/fork": "stored_threads",
     "thread/items": "thread_reads",

@@ -390,6 +390,32 @@ async def test_undo_is_a_command_where_snapshots_are_on(world: MakeWorld) -> Non
             assert (w.workspace / "a.txt").read_text() == text
 
 
+async def test_rewind_asks_with_the_differences_and_keeps_the_conversation(world: MakeWorld) -> None:
+    change = "*** Begin Patch\n*** Update File: a.txt\n@@\n-before\n+after\n*** End Patch"
+    replies = reply(patches(change)), reply(says("done"))
+    config = {"approval_policy": "never", "sandbox_mode": "danger-full-access"}
+    async with world(*replies, files={"a.txt": "before\n"}, config=config, acp=True) as w:
+        editor, session = await opened(w)
+        assert await editor.ends(session, "/rewind") == "end_turn"
+        assert "no message to go back to" in editor.text()
+        await editor.ends(session, "change it")
+        assert await editor.ends(session, "/rewind") == "end_turn"
+        assert "1. change it (1 file)" in editor.text()
+        editor.permit("decline", "allow_once")
+        assert await editor.ends(session, "/rewind 1") == "end_turn"
+        assert (w.workspace / "a.txt").read_text() == "after\n"
+        assert await editor.ends(session, "/rewind 1") == "end_turn"
+        assert (w.workspace / "a.txt").read_text() == "before\n"
+        asked = notified(w, "session/request_permission")
+        assert len(asked) == 2
+        assert {"type": "diff", "oldText": "after\n", "newText": "before\n"}.items() <= asked[0]["toolCall"][
+            "content"
+        ][1].items()
+        assert await editor.ends(session, "/rewind 7") == "end_turn"
+        assert await editor.ends(session, "/redo") == "end_turn"
+        assert (w.workspace / "a.txt").read_text() == "after\n"
+
+
 async def test_init_asks_the_model_for_a_guide(world: MakeWorld) -> None:
     async with world(reply(says("written")), acp=True) as w:
         editor, session = await opened(w)

@@ -7,7 +7,7 @@ import anyio
 from app_server.engine.session.session_commands import Command, Compact, Review, Undo
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.turn_items import TurnInput
-from app_server.server.apis.acp import session_hooks
+from app_server.server.apis.acp import session_hooks, session_rewind
 from app_server.server.apis.acp.acp_commands import (
     INIT_PROMPT,
     BadArguments,
@@ -150,6 +150,12 @@ async def _builtin(
             return await _operate(session, ticket, Undo())
         case Builtin.REDO:
             return await _operate(session, ticket, Undo(back=True))
+        case Builtin.REWIND:
+            id = services.server.machine.new_id()
+            text = await session_rewind.rewind_text(
+                session, services.server.client.outgoing, id, command.rest
+            )
+            session.send_message(text)
         case Builtin.REVIEW | Builtin.REVIEW_BRANCH | Builtin.REVIEW_COMMIT:
             try:
                 request = review_request(command)

@@ -30,6 +30,7 @@ from app_server.engine.workspace.fs.watching import FileWatcher
 from app_server.server.apis.api_services import ServerServices, require_client_rights
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
+from app_server.server.conversations.manager import ConversationManager
 from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol.outgoing import struct_from
 from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_field, invalid_request
@@ -45,6 +46,7 @@ class ClientFileContext(Struct, frozen=True):
     host: Host
     outgoing: OutboundQueue
     watcher: FileWatcher
+    conversations: ConversationManager
     readers: anyio.Semaphore = msgspec.field(default_factory=lambda: anyio.Semaphore(READERS))
 
     async def read(self, work: Callable[[ClientFiles], T]) -> T:
@@ -64,6 +66,9 @@ async def fs_read_file(context: ClientFileContext, params: wire.AtPath) -> wire.
 
 async def fs_write_file(context: ClientFileContext, params: wire.FsWriteFileParams) -> None:
     await context.run(lambda files: files.write(params.path, _decoded(params.data_base64)))
+    for live in context.conversations.all():
+        await live.session.user_wrote(params.path)
+        break  # the sessions of a server share their checkpoints
 
 
 async def fs_create_directory(context: ClientFileContext, params: wire.FsCreateDirectoryParams) -> None:
@@ -242,7 +247,7 @@ def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Ro
         notifier.notify(wire.FS_CHANGED, watch_id=watch_id, changed_paths=tuple(paths))
 
     watcher = services.host.watcher(notify_changed, services.background)
-    files = ClientFileContext(services.host, services.client.outgoing, watcher)
+    files = ClientFileContext(services.host, services.client.outgoing, watcher, services.conversations)
     with_rights = (
         route(wire.FS_READ_FILE, fs_read_file, files),
         route(wire.FS_WRITE_FILE, fs_write_file, files),
