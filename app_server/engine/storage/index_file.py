@@ -19,7 +19,7 @@ import stat
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -163,6 +163,17 @@ def _prepared(uri: str) -> sqlite3.Connection | None:
             closing.pop_all()
             return connection
     return None
+
+
+@contextmanager
+def impatient(database: sqlite3.Connection) -> Iterator[None]:
+    """Do not wait in the block for other servers: what needs a lock raises `sqlite3.OperationalError`."""
+    database.execute("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.Error):  # it was replaced
+            database.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
 
 @contextmanager

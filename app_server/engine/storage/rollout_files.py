@@ -110,7 +110,7 @@ def walk(
     files of conversations in a folder. A folder is read only when the walk reaches it; but further files are in later
     folders than their conversations, so a walk from the oldest one looks for them in all folders.
     """
-    pending: list[tuple[ListedName, str]] = []
+    pending: list[tuple[ListedName, Path]] = []
     newest: _Newest = {} if newest_first else _newest(home, segments_in, archived=archived)
     for folder, following in _with_following(folders(home, archived=archived, newest_first=newest_first)):
         if newest_first:
@@ -121,13 +121,15 @@ def walk(
                 listed = [each for each in listed if _is_behind(each, start, newest_first=newest_first)]
             if newest_first:
                 listed.reverse()
-            is_in_order = not pending
-            pending += [(each, folder.path) for each in listed]
+            is_in_order, path = not pending, Path(folder.path)
+            pending += [(each, path) for each in listed]
             if not is_in_order:
                 pending.sort(reverse=newest_first)
+        if not pending:
+            continue
         settled = _settled(pending, following, newest_first=newest_first)
         for each, path in pending[:settled]:
-            yield each, newest[each.id][1] if each.id in newest else Path(path, each.file_name)
+            yield each, newest[each.id][1] if each.id in newest else path / each.file_name
         del pending[:settled]
 
 
@@ -177,7 +179,7 @@ def _is_passed_by(folder: RolloutFolder, start: ListStart | None, *, newest_firs
 
 
 def _settled(
-    pending: Sequence[tuple[ListedName, str]], following: RolloutFolder | None, *, newest_first: bool
+    pending: Sequence[tuple[ListedName, Path]], following: RolloutFolder | None, *, newest_first: bool
 ) -> int:
     """Return how many of the pending conversations come before everything in the folders that follow."""
     if following is None or not following.day:

@@ -59,7 +59,9 @@ def started_at(stamp: str, conversation_id: str) -> str:
     if conversation_id[14:15] == "7":
         with suppress(ValueError, OverflowError):
             started = _time_text(int(conversation_id[:8] + conversation_id[9:13], 16))
-            if started[:10] == stamp[:10] or abs(_time(started[:19]) - _time(stamp)) <= MOST_APART:
+            if (days := _days_apart(started[:10], stamp[:10])) == 0:
+                return started
+            if days <= 2 and abs(_time(started[:19]) - _time(stamp)) <= MOST_APART:
                 return started
     return f"{stamp}.000"
 
@@ -76,6 +78,11 @@ def _time_text(at_ms: int) -> str:
 @lru_cache(maxsize=1024)
 def _day(days: int) -> str:
     return (_EPOCH + timedelta(days=days)).isoformat()
+
+
+@lru_cache(maxsize=4096)
+def _days_apart(day: str, other: str) -> int:
+    return abs((date.fromisoformat(day) - date.fromisoformat(other)).days)
 
 
 def _time(stamp: str) -> datetime:

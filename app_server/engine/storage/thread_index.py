@@ -215,13 +215,21 @@ class ThreadIndex:
         return ask(self)
 
     def unless_busy(self, ask: Callable[[ThreadIndex], Result]) -> Result | None:
-        """Return the result of `ask`; None if another thread uses the index, or if it is in memory or cannot be
-        used.
+        """Return the result of `ask`; None if another thread or server uses the index, or if it is in memory or
+        cannot be used.
         """
         if not self._mutex.acquire(blocking=False):
             return None
         try:
-            return None if self._file.in_memory else self.retried(ask)
+            with index_file.impatient(self._file.connection()):
+                return None if self._file.in_memory else ask(self)
+        except (IndexReplaced, sqlite3.OperationalError):
+            return None
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.ProgrammingError):
+                raise
+            self._file.replace(error)
+            return None
         finally:
             self._mutex.release()
 

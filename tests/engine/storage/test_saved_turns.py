@@ -2,6 +2,8 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -224,3 +226,44 @@ async def test_only_a_long_file_loads_the_index(tmp_path: Path, monkeypatch: pyt
     assert await first() == "a"
     assert FILE_NAME in os.listdir(tmp_path)
     assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
+
+
+SAVER = """
+import sys
+from pathlib import Path
+from app_server.engine.storage import turn_places
+from app_server.engine.storage.index_file import IndexFile
+from app_server.engine.storage.pagination import PageRequest
+from app_server.engine.storage.saved_turns import SavedTurns
+from app_server.engine.storage.turn_index import TurnIndexes
+from app_server.engine.storage.turn_pages import open_history
+from app_server.engine.support.lazy import Lazy
+turn_places.MIN_BYTES = 1000
+path, thread = Path(sys.argv[1]), sys.argv[2]
+saved = SavedTurns(Lazy(lambda: IndexFile(path.parent)))
+while True:
+    saved.forget((path.stat().st_dev, path.stat().st_ino))
+    with open_history(path, thread, TurnIndexes(Lazy(lambda: saved))) as history:
+        print(len(history.turns(PageRequest(limit=100)).rows), flush=True)
+"""
+
+
+def test_servers_that_save_and_are_killed_leave_an_index_that_can_be_used(path: Path) -> None:
+    expected = page(path, TurnIndexes())
+    servers = [
+        subprocess.Popen([sys.executable, "-c", SAVER, path, THREAD], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    try:
+        for each in servers:
+            assert each.stdout is not None
+            assert [each.stdout.readline() for _ in range(20)] == [f"{TURNS}\n"] * 20
+            assert page(path, server(path)) == expected
+            each.kill()
+    finally:
+        for each in servers:
+            each.kill()
+            each.communicate()
+    assert page(path, server(path)) == expected
+    with closing(sqlite3.connect(path.parent / FILE_NAME)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,43 @@ def test_a_page_in_the_order_of_starts_does_not_wait_for_the_index(tmp_path: Pat
     finally:
         done.set()
         holder.join()
+
+
+def test_a_page_in_the_order_of_starts_does_not_wait_for_other_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index is in use, and stays in its file."""
+    monkeypatch.setattr("app_server.engine.storage.index_file.BUSY_SECONDS", 3600.0)
+    write(tmp_path, 0)
+    of = read_all(lists(tmp_path))
+    with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        write(tmp_path, 3)
+        assert previews(of) == ["question 3", "question 0"]
+        other.execute("ROLLBACK")
+    assert previews(of) == previews(of, search="question") == ["question 3", "question 0"]
+    assert not of.index.get()._file.in_memory
+    assert of.index.get()._file.connection().execute("PRAGMA busy_timeout").fetchone() == (3_600_000,)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6])
+def test_a_page_in_the_order_of_starts_is_right_while_a_damaged_index_is_made_anew(
+    tmp_path: Path, share: float
+) -> None:
+    for n in range(60):
+        write(tmp_path, n)
+    of = read_all(lists(tmp_path))
+    everything = previews(of)
+    of.index.get()._file.connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    path = tmp_path / FILE_NAME
+    data = bytearray(path.read_bytes())
+    start = int(len(data) * share)
+    data[start:] = b"\x55" * len(data[start:])
+    path.write_bytes(data)
+    of.index.get()._file.connection().execute("PRAGMA shrink_memory")
+    assert len(everything) == 60
+    for _ in range(3):
+        assert previews(of) == everything
 
 
 # --- the index itself
