@@ -18,10 +18,13 @@ import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +105,24 @@ class IndexFile:
             self._rebuilt = True
             _remove(self._path)
 
+    def unless_busy(self, ask: Callable[[], Result]) -> Result | None:
+        """Return the result of `ask`, which uses the connection; None if another thread or server uses the index, or if
+        it is in memory or cannot be used. Waits for nobody.
+        """
+        if not self.mutex.acquire(blocking=False):
+            return None
+        try:
+            with _impatient(self.connection()):
+                return None if self.in_memory else ask()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.ProgrammingError):
+                raise
+            if type(error) is sqlite3.DatabaseError:
+                self.replace(error)
+            return None
+        finally:
+            self.mutex.release()
+
     def _open_file(self) -> sqlite3.Connection | None:
         if self._path is None:
             return None
@@ -130,6 +151,17 @@ class IndexFile:
         assert connection is not None  # a database in memory has no other version
         self.generation += 1
         return connection
+
+
+@contextmanager
+def _impatient(connection: sqlite3.Connection) -> Iterator[None]:
+    """Do not wait in the block for other servers: what needs a lock raises `sqlite3.OperationalError`."""
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        with suppress(sqlite3.Error):  # it was replaced
+            connection.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
 
 def _make_private(path: Path) -> None:
@@ -163,17 +195,6 @@ def _prepared(uri: str) -> sqlite3.Connection | None:
             closing.pop_all()
             return connection
     return None
-
-
-@contextmanager
-def impatient(database: sqlite3.Connection) -> Iterator[None]:
-    """Do not wait in the block for other servers: what needs a lock raises `sqlite3.OperationalError`."""
-    database.execute("PRAGMA busy_timeout = 0")
-    try:
-        yield
-    finally:
-        with suppress(sqlite3.Error):  # it was replaced
-            database.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
 
 @contextmanager

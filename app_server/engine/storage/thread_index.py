@@ -215,23 +215,11 @@ class ThreadIndex:
         return ask(self)
 
     def unless_busy(self, ask: Callable[[ThreadIndex], Result]) -> Result | None:
-        """Return the result of `ask`; None if another thread or server uses the index, or if it is in memory or
-        cannot be used.
-        """
-        if not self._mutex.acquire(blocking=False):
-            return None
+        """Return the result of `ask`; None if others use the index, or if it is in memory or cannot be used."""
         try:
-            with index_file.impatient(self._file.connection()):
-                return None if self._file.in_memory else ask(self)
-        except (IndexReplaced, sqlite3.OperationalError):
+            return self._file.unless_busy(lambda: ask(self))
+        except IndexReplaced:
             return None
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.ProgrammingError):
-                raise
-            self._file.replace(error)
-            return None
-        finally:
-            self._mutex.release()
 
     def candidates(self, request: ListRequest, start: ListStart | None, named: Sequence[str]) -> Candidates:
         """Yield threads in the order of the request: more than what matches, but never less. `named`: ids of threads
