@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -25,6 +25,9 @@ from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.wire_fields import describe_validation_error, unknown_method
 
 log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 MOST_OPEN = 256
 """Maximum number of requests that may be open at once; the others are declined."""
@@ -101,8 +104,9 @@ class RequestAnswerer:
             scope.cancel()
 
 
-async def call_handler(handler: ApprovalHandler, request: ApprovalRequest) -> ApprovalAnswer:
-    answer: ApprovalAnswer | Awaitable[ApprovalAnswer]
+async def call_handler(handler: Callable[[A], R | Awaitable[R]], request: A) -> R:
+    """Call a handler: a coroutine function in the event loop, a plain function in a worker thread."""
+    answer: R | Awaitable[R]
     in_this_loop: bool = inspect.iscoroutinefunction(handler)
     if in_this_loop:
         answer = handler(request)

@@ -14,6 +14,7 @@ from app_server.client.connection import ServerConnection
 from app_server.client.event_stream import EventQueue, EventSubscription
 from app_server.client.events import ServerEvent
 from app_server.client.feeds import OnWarning, ServerFeeds, log_warning
+from app_server.client.hook_callbacks import HookAnswerer, Hooks
 from app_server.client.link import OWN_COMMAND, Connector, SubprocessConnector, shared_server
 from app_server.client.options import ForkOptions, ListOptions, OpenOptions, StartOptions, parameters
 from app_server.client.request_client import RequestClient, open_connection
@@ -35,6 +36,8 @@ class ConnectOptions(TypedDict, total=False):
     cannot be written). Without it they are logged.
     """
     client: wire.ClientInfo | None
+    hooks: Hooks | None
+    """Functions that the server asks about events of the threads of this connection."""
 
 
 class AppServer(RequestClient):
@@ -81,14 +84,19 @@ class AppServer(RequestClient):
         """
         if isinstance(connector, Path | str):
             connector = shared_server(connector)
-        on_approval = options.get("on_approval")
+        on_approval, hooks = options.get("on_approval"), options.get("hooks")
 
         def make_feeds(group: TaskGroup) -> ServerFeeds:
             on_warning = options.get("on_warning", log_warning)
-            return ServerFeeds(RequestAnswerer(group), on_approval, on_warning)
+            answerer = None if hooks is None else HookAnswerer(hooks, group)
+            return ServerFeeds(RequestAnswerer(group), on_approval, on_warning, answerer)
 
         opening = open_connection(
-            connector, make_feeds, options.get("client"), answers_questions=on_approval is not None
+            connector,
+            make_feeds,
+            options.get("client"),
+            answers_questions=on_approval is not None,
+            hooks=None if hooks is None else hooks.announcement(),
         )
         async with opening as (connection, feeds, info):
             yield cls(connection, feeds, info)

@@ -35,6 +35,9 @@ from app_server.client.failures import ThreadClosed as ThreadClosed
 from app_server.client.failures import TurnFailed as TurnFailed
 from app_server.client.failures import UnexpectedAnswer as UnexpectedAnswer
 from app_server.client.feeds import OnWarning as OnWarning
+from app_server.client.hook_callbacks import HookCall as HookCall
+from app_server.client.hook_callbacks import HookReply as HookReply
+from app_server.client.hook_callbacks import Hooks as Hooks
 from app_server.client.link import Connector as Connector
 from app_server.client.link import ServerLink as ServerLink
 from app_server.client.link import SubprocessConnector as SubprocessConnector
@@ -122,6 +125,8 @@ from app_server_protocol.v2.items import DynamicToolCallThreadItem as DynamicToo
 from app_server_protocol.v2.items import EnteredReviewModeThreadItem as EnteredReviewModeThreadItem
 from app_server_protocol.v2.items import ExitedReviewModeThreadItem as ExitedReviewModeThreadItem
 from app_server_protocol.v2.items import FileChangeThreadItem as FileChangeThreadItem
+from app_server_protocol.v2.items import HookPromptFragment as HookPromptFragment
+from app_server_protocol.v2.items import HookPromptThreadItem as HookPromptThreadItem
 from app_server_protocol.v2.items import ImageViewThreadItem as ImageViewThreadItem
 from app_server_protocol.v2.items import ItemCompletedNotification as ItemCompletedNotification
 from app_server_protocol.v2.items import ItemStartedNotification as ItemStartedNotification

@@ -14,11 +14,13 @@ from app_server.client.connection import ServerConnection
 from app_server.client.event_stream import EventQueue
 from app_server.client.events import ServerEvent, parse_event, thread_of, turn_of, warning_text
 from app_server.client.failures import ServerEnded, ThreadClosed
+from app_server.client.hook_callbacks import HookAnswerer
 from app_server.client.plain_warnings import WARNINGS as PLAIN_WARNINGS
 from app_server.client.turn_handle import TurnProgress
 from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import Request
 from app_server_protocol.v2 import items as wire
+from app_server_protocol.v2.hook_runs import HOOK_RUN
 from app_server_protocol.v2.items import ThreadItem
 from app_server_protocol.v2.thread import MCP_SERVER_STARTUP_STATUS_UPDATED, THREAD_CLOSED, THREAD_DELETED
 from app_server_protocol.v2.turn import TurnCompletedNotification, TurnStartedNotification
@@ -151,9 +153,13 @@ class ServerFeeds:
     """The receiver of a connection (`connection.Receiver`)."""
 
     def __init__(
-        self, answerer: RequestAnswerer, on_approval: ApprovalHandler | None, on_warning: OnWarning
+        self,
+        answerer: RequestAnswerer,
+        on_approval: ApprovalHandler | None,
+        on_warning: OnWarning,
+        hooks: HookAnswerer | None = None,
     ) -> None:
-        self._answerer = answerer
+        self._answerer, self._hooks = answerer, hooks
         self._on_approval, self._on_warning = on_approval, on_warning
         self._threads: dict[str, ThreadFeed] = {}
         self._listeners: WeakSet[EventQueue] = WeakSet()
@@ -181,6 +187,8 @@ class ServerFeeds:
     def notified(self, method: str, params: Json) -> None:
         if method == wire.SERVER_REQUEST_RESOLVED.method and isinstance(params, dict):
             self._answerer.withdraw(params.get("requestId", ""))
+            if self._hooks is not None:
+                self._hooks.withdraw(params.get("requestId", ""))
         thread_id = thread_of(params)
         feed = self._threads.get(thread_id) if thread_id is not None else None
         if feed is None and not self._listeners and method not in WARNINGS:
@@ -201,6 +209,9 @@ class ServerFeeds:
             log.exception("on_warning failed")
 
     def asked(self, request: Request, connection: ServerConnection) -> None:
+        if self._hooks is not None and request.method == HOOK_RUN.method:
+            self._hooks.asked(request, connection)
+            return
         fields = request.params if isinstance(request.params, dict) else {}
         feed = self._threads.get(thread_of(fields) or "")
         self._answerer.answer(

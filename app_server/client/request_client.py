@@ -112,11 +112,12 @@ async def open_connection(
     client: wire.ClientInfo | None = None,
     *,
     answers_questions: bool = False,
+    hooks: Json = None,
 ) -> AsyncIterator[tuple[ServerConnection, ReceiverT, wire.InitializeResponse]]:
     """Open a connection, which ends with the block, and send the first request.
 
     The receiver may start tasks in the group that it is made with. If the client does not answer questions, other
-    clients answer them first.
+    clients answer them first. `hooks` are the callbacks that it announces.
     """
     failure: BaseException | None = None
     async with connector.open() as link, anyio.create_task_group() as group:
@@ -125,7 +126,7 @@ async def open_connection(
         group.start_soon(connection.read, name="reader")
         group.start_soon(connection.write, name="writer")
         try:
-            yield connection, receiver, await _initialize(connection, client, answers_questions)
+            yield connection, receiver, await _initialize(connection, client, answers_questions, hooks)
         except anyio.get_cancelled_exc_class():
             raise
         except BaseException as error:
@@ -139,14 +140,16 @@ async def open_connection(
 
 
 async def _initialize(
-    connection: ServerConnection, client: wire.ClientInfo | None, answers_questions: bool
+    connection: ServerConnection, client: wire.ClientInfo | None, answers_questions: bool, hooks: Json
 ) -> wire.InitializeResponse:
     """Send the first request. It names the client, and makes wrong parameters errors."""
     info = client or wire.ClientInfo(name="app-server-client", version=__version__)
     extensions = {"parameters": "strict"}
     if not answers_questions:
         extensions["questions"] = "last"
-    capabilities: Json = {"experimentalApi": True, "extensions": extensions}
+    capabilities: dict[str, Json] = {"experimentalApi": True, "extensions": extensions}
+    if hooks is not None:
+        capabilities["hooks"] = hooks
     params: Json = {"clientInfo": info.to_value(), "capabilities": capabilities}
     with anyio.move_on_after(STARTS_WITHIN):
         response = read(wire.InitializeResponse, await connection.request_raw(INITIALIZE, params))

@@ -19,6 +19,9 @@ from app_server_protocol.v2.files import (
 from app_server_protocol.v2.files import (
     FuzzyFileSearchSessionUpdatedNotification as FuzzyFileSearchSessionUpdatedNotification,
 )
+from app_server_protocol.v2.hook_runs import HookCompletedNotification as HookCompletedNotification
+from app_server_protocol.v2.hook_runs import HookRunSummary as HookRunSummary
+from app_server_protocol.v2.hook_runs import HookStartedNotification as HookStartedNotification
 from app_server_protocol.v2.mcp import (
     McpServerOauthLoginCompletedNotification as McpServerOauthLoginCompletedNotification,
 )

@@ -41,7 +41,7 @@ def test_what_is_said_to_work_does(shown: str, text: str, tmp_path: Path) -> Non
     assert [str(each) for each in loaded(tmp_path, text).notices.warnings] == []
 
 
-@pytest.mark.parametrize("text", ["[hooks]", "[agents]", "[anything]"])
+@pytest.mark.parametrize("text", ["[agents]", "[anything]"])
 def test_what_is_said_to_be_unknown_is_a_warning_and_gives_nothing(text: str, tmp_path: Path) -> None:
     config = loaded(tmp_path, text)
     [warning] = config.notices.warnings

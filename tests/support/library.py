@@ -16,7 +16,15 @@ from typing import Literal, Protocol, TypedDict, Unpack
 
 import anyio
 
-from app_server.client import ApprovalHandler, AppServer, Connector, ServerLink, SubprocessConnector
+from app_server.client import (
+    ApprovalHandler,
+    AppServer,
+    ConnectOptions,
+    Connector,
+    Hooks,
+    ServerLink,
+    SubprocessConnector,
+)
 from app_server.in_process import InProcessConnector
 from app_server.server.transport.memory import memory_pair
 from app_server_protocol.encoding import Json
@@ -53,6 +61,7 @@ class WorldOptions(TypedDict, total=False):
     files: Mapping[str, str | bytes]
     """Files of the workspace, by path."""
     on_approval: ApprovalHandler
+    hooks: Hooks
     own: bool
     """Whether the scenario needs a server and a home that no other scenario has used."""
 
@@ -78,7 +87,11 @@ def library_worlds(root: Path, way: Way, shared: SharedServer | None = None) -> 
             async with serving_model(model, root, config, tables) as environment:
                 connector = RecordingConnector(connector_to(way, root, environment))
                 write_files(root / "workspace", options.get("files", {}))
-                async with AppServer.connect(connector, on_approval=options.get("on_approval")) as server:
+                handlers: ConnectOptions = {
+                    "on_approval": options.get("on_approval"),
+                    "hooks": options.get("hooks"),
+                }
+                async with AppServer.connect(connector, **handlers) as server:
                     yield LibraryWorld(root, model, connector.record, environment, server=server)
         await check(root, connector.record, model.requests, seen)
 

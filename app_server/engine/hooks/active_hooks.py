@@ -26,7 +26,12 @@ from app_server.engine.hooks.decision import (
     decide,
     run_status,
 )
-from app_server.engine.hooks.hook_definitions import DEFAULT_CONTEXT_TOKENS, HookHandler, LoadedHooks
+from app_server.engine.hooks.hook_definitions import (
+    DEFAULT_CONTEXT_TOKENS,
+    HookHandler,
+    HookTrust,
+    LoadedHooks,
+)
 from app_server.engine.hooks.hook_input import OF_THREAD, HookTurn
 from app_server.engine.hooks.hook_output import HookFailure, HookOutput
 from app_server.engine.hooks.run_hooks import RunHandler
@@ -149,6 +154,8 @@ class ActiveHooks:
 
     async def _outcome(self, handler: HookHandler, fields: Mapping[str, Json]) -> HookOutput | HookFailure:
         limit = LAST_SECONDS if handler.event in ENDING else math.inf
+        if handler.trust is HookTrust.LAPSED:
+            return HookFailure("changed since you agreed to it, and was not run (`/hooks` shows it)")
         runner = self._runners.get(handler.definition.type)
         if runner is None:
             return HookFailure(f"is of the type `{handler.definition.type.value}`, which does not run")

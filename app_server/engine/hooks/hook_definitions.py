@@ -57,6 +57,8 @@ class HookTrust(StrEnum):
     TRUSTED = "trusted"
     MODIFIED = "modified"
     """The user agreed to another definition, or to another content of a file that the command names."""
+    LAPSED = "lapsed"
+    """The same, of a guard that was in force before in this thread: it counts as one that failed."""
 
 
 class HookDefinition(Struct, frozen=True, kw_only=True):
@@ -116,6 +118,11 @@ class HookHandler(Struct, frozen=True, kw_only=True):
         return self.definition.event
 
     @property
+    def counts(self) -> bool:
+        """Whether the handler has a say: it runs, or is a guard that failed because it changed."""
+        return self.runs or (self.enabled and self.trust is HookTrust.LAPSED)
+
+    @property
     def runs(self) -> bool:
         """Whether the handler runs at all: the user agreed to it, and it is not switched off."""
         return self.enabled and self.trust is HookTrust.TRUSTED
@@ -155,20 +162,23 @@ class LoadedHooks(Struct, frozen=True, kw_only=True):
     """Files that could not be read, and entries with a mistake."""
     project_root: str = ""
     """Real path of the project's root, or of the working directory outside of one."""
+    clients_approve: bool = False
+    """Whether an `allow` of a client's callback counts: the client may do what its user may."""
     switched_off: bool = False
     """Whether `[features] hooks = false` switches all of them off."""
 
     def runnable(self, event: HookEvent, *names: str) -> tuple[HookHandler, ...]:
-        """Return the handlers of an event that run, in display order. `names`: what a matcher is held against, such as
-        the name of the tool and its aliases, the source of a session or the trigger of a compaction; one that matches
-        is enough. Without names all handlers of the event run.
+        """Return the handlers of an event that have a say, in display order. `names`: what a matcher is held against,
+        such as the name of the tool and its aliases, the source of a session or the trigger of a compaction; one that
+        matches is enough. Without names all handlers of the event run.
         """
         if self.switched_off:
             return ()
         return tuple(
             handler
             for handler in self.by_event.get(event, ())
-            if handler.runs and (not names or any(handler.definition.pattern.matches(name) for name in names))
+            if handler.counts
+            and (not names or any(handler.definition.pattern.matches(name) for name in names))
         )
 
     def handlers(self) -> tuple[HookHandler, ...]:
@@ -183,6 +193,8 @@ class LoadedHooks(Struct, frozen=True, kw_only=True):
 
     def may_approve(self, handler: HookHandler) -> bool:
         """Return whether an `allow` of the handler answers the question about a call."""
+        if handler.source is HookSource.CLIENT:
+            return self.clients_approve and self.settings.may_approve is not MayApprove.NONE
         match self.settings.may_approve:
             case MayApprove.NONE:
                 return False

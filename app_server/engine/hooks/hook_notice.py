@@ -36,7 +36,7 @@ def _switched_off(hooks: LoadedHooks) -> str:
 def _waiting(waiting: Sequence[HookHandler]) -> str:
     if not waiting:
         return ""
-    modified = sum(handler.trust is HookTrust.MODIFIED for handler in waiting)
+    modified = sum(handler.trust is not HookTrust.UNTRUSTED for handler in waiting)
     new = len(waiting) - modified
     reasons = [
         text

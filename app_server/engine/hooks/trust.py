@@ -20,7 +20,7 @@ from msgspec import Struct
 from app_server.engine.config.hook_settings import HookState
 from app_server.engine.hooks.hook_definitions import HookHandler, HookTrust
 from app_server.engine.support.rooted_fs import TooLarge, read_named
-from app_server_protocol.engine.hook_events import HookHandlerType
+from app_server_protocol.engine.hook_events import GUARDS, HookHandlerType
 from app_server_protocol.values import replace
 
 MISSING: Final = "missing"
@@ -52,36 +52,59 @@ def named_files(command: str, place: HookPlace) -> tuple[str, ...]:
     """Return the absolute paths of the files that the command names, in its order, each once. Files that the command
     writes are left out.
     """
-    paths = candidates(command, place)
+    return _files(candidates(command, place))
+
+
+def _files(paths: Mapping[str, bool]) -> tuple[str, ...]:
     return tuple(path for path in paths if os.path.isfile(path) and not path.endswith(_RECORDS))
 
 
-def candidates(command: str, place: HookPlace) -> tuple[str, ...]:
-    """Return the absolute paths that words of the command mean if they are names of files."""
+def candidates(command: str, place: HookPlace) -> Mapping[str, bool]:
+    """Return the absolute paths that words of the command mean if they are names of files, and whether such a word is
+    plainly a path. What the command writes is left out, also where another word means the same file.
+    """
     try:
         text = re.sub(_TOP_LEVEL, "${CLAUDE_PROJECT_DIR}", command)
-        found = dict.fromkeys(_paths(text, place, _DEPTH))
+        found = list(_named(text, place, _DEPTH))
     except ValueError:
         # A quotation that does not end. The shell will refuse the command; words are looked for all the same.
-        found = dict.fromkeys(_path(word, place) for word in re.split(r"[\s'\"]+", command) if word)
-    return tuple(found)[:MOST_WORDS]
+        found = [_Word(word) for word in re.split(r"[\s'\"]+", command)]
+    root = HookPlace(place.variables.get("CLAUDE_PROJECT_DIR", place.cwd), place.variables)
+    written = {_path(word.text, at) for word in found if word.is_written for at in (place, root)}
+    paths: dict[str, bool] = {}
+    for word in found[:MOST_WORDS]:
+        # Many commands go to the project's root first.
+        for path in (_path(word.text, at) for at in (place, root) if word.text):
+            if path not in written:
+                paths[path] = paths.get(path, False) or "/" in word.text
+    return paths
 
 
-def _paths(text: str, place: HookPlace, depth: int) -> Iterator[str]:
+class _Word(Struct, frozen=True):
+    """A word of a command."""
+
+    text: str
+    is_written: bool = False
+    """Whether the command writes a file of this name."""
+
+
+def _named(text: str, place: HookPlace, depth: int) -> Iterator[_Word]:
     previous, writes = "", False
     for word in _words(text):
         is_target, previous = previous in _REDIRECTION, word
         if word in _SEPARATORS:
             writes = False
-        elif is_target or writes or word in _REDIRECTION:
-            continue
         elif word == "tee":
             writes = True
+        elif word in _REDIRECTION:
+            continue
+        elif is_target or writes:
+            yield _Word(word, is_written=True)
         elif depth and any(character in " \t;|&" for character in word):
-            yield _path(word, place)
-            yield from _paths(word, place, depth - 1)
+            yield _Word(word)
+            yield from _named(word, place, depth - 1)
         else:
-            yield from (_path(value, place) for value in (word, *word.split("=", 1)[1:]) if value)
+            yield from (_Word(value) for value in (word, *word.split("=", 1)[1:]))
 
 
 def _words(text: str) -> Iterator[str]:
@@ -129,33 +152,49 @@ class FileDigests:
 
 
 class HookConsent:
-    """The user's consent to the hooks of one thread. Remembers which files were there when it first saw a hook."""
+    """The user's consent to the hooks of one thread. Remembers which hooks ran, and the files that were there then."""
 
     def __init__(self, digests: FileDigests | None = None) -> None:
         self._digests = digests or FileDigests()
-        self._first_seen: dict[tuple[str, str], Mapping[str, str]] = {}
-        """Digests of files, by the key and the digest of the hook."""
+        self._first_seen: dict[tuple[str, str, str], Mapping[str, str]] = {}
+        """Digests of files, by the key and the digest of the hook and the working directory."""
+        self._trusted: set[str] = set()
+        """Keys of the hooks that were trusted before in this thread."""
 
     def judged(self, handler: HookHandler, state: HookState | None, place: HookPlace) -> HookHandler:
         """Return the handler with its trust, and with the files that it names. Blocks."""
         if handler.definition.type is not HookHandlerType.COMMAND:
             return replace(handler, enabled=False)
-        command = handler.definition.command
-        paths = named_files(command, place)
-        found = replace(handler, named_files=paths, enabled=state is None or state.enabled)
+        paths = candidates(handler.definition.command, place)
+        files = _files(paths)
+        found = replace(handler, named_files=files, enabled=state is None or state.enabled)
         if state is None or state.trusted_hash is None:
             return found
-        if state.trusted_hash != handler.digest:
-            return replace(found, trust=HookTrust.MODIFIED)
-        agreed = state.trusted_files
-        if agreed is None:
-            agreed = self._first_seen.setdefault((handler.key, handler.digest), self._digests_of(paths))
-        gone = [path for path in candidates(command, place) if path in agreed and path not in paths]
-        changed = tuple(
-            path for path in (*paths, *gone) if self._digests.digest(path) != agreed.get(path, MISSING)
-        )
-        trust = HookTrust.MODIFIED if changed else HookTrust.TRUSTED
-        return replace(found, trust=trust, changed_files=changed)
+        changed: tuple[str, ...] = ()
+        if state.trusted_hash == handler.digest:
+            agreed = state.trusted_files
+            if agreed is None:
+                seen = (handler.key, handler.digest, place.cwd)
+                agreed = self._first_seen.setdefault(seen, self._digests_of(files))
+            changed = tuple(path for path in paths if self._has_changed(path, agreed, plain=paths[path]))
+        if state.trusted_hash == handler.digest and not changed:
+            self._trusted.add(handler.key)
+            return replace(found, trust=HookTrust.TRUSTED)
+        # A guard that was in force does not merely vanish: whoever can change its script could switch it off.
+        lapsed = handler.key in self._trusted and handler.event in GUARDS
+        return replace(found, trust=HookTrust.LAPSED if lapsed else HookTrust.MODIFIED, changed_files=changed)
+
+    def _has_changed(self, path: str, agreed: Mapping[str, str], *, plain: bool) -> bool:
+        """Return whether a file differs from what the user agreed to. A file that came later counts where a word is
+        plainly its path, or named a file before; else any word of a command could be made one, which would switch the
+        hook off.
+        """
+        if path in agreed:
+            return self._digests.digest(path) != agreed[path]
+        if not os.path.isfile(path) or path.endswith(_RECORDS):
+            return False
+        name = os.path.basename(path)
+        return plain or any(os.path.basename(each) == name for each in agreed)
 
     def digests_of(self, handler: HookHandler) -> Mapping[str, str]:
         """Return the digests of the files that a handler names, to which the user agrees with it. Blocks."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from app_server_protocol.encoding import Json
 
 if TYPE_CHECKING:
+    from app_server.engine.hooks.announced_hooks import ClientCallback
     from app_server.engine.hooks.decision import HookDecision
     from app_server.engine.hooks.hook_definitions import HookHandler, LoadedHooks
     from app_server.engine.hooks.hook_files import HookFiles
@@ -76,5 +78,8 @@ class ThreadHooks(Struct):
     """Source of the begin of the thread in this process, until hooks have been told of it; None from then on."""
     files: HookFiles | None = None
     """Files with the hooks; None until a turn may have some."""
+    callbacks: dict[object, ClientCallback] = msgspec.field(default_factory=dict)
+    """Callbacks of the clients that have announced some, by the client. One that has left is removed at the next turn.
+    """
     last: tuple[LoadedHooks, HookCommands] | None = None
     """Hooks of the last turn that had some, and what runs them; None before it."""

@@ -40,6 +40,7 @@ from app_server_protocol.ids import ConversationId
 from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
+    from app_server.engine.hooks.announced_hooks import ClientCallback
     from app_server.engine.mcp.mcp_requests import McpRequests
 
 
@@ -173,6 +174,7 @@ class SessionHandle:
         subscribed sees no number twice.
         """
         self._session.queue.new_id = before._session.queue.new_id
+        self._services.state.hooks.callbacks = before._services.state.hooks.callbacks
 
     async def settled(self) -> None:
         """Wait for the end of the current work."""
@@ -227,6 +229,10 @@ class SessionHandle:
         clock = self._services.sources.wall_clock
         changes = DiskChanges(lambda: int(clock() * 1_000_000_000))
         self._services.commands.editor = EditorAccess(files, changes)
+
+    def use_callbacks(self, client: object, callback: ClientCallback) -> None:
+        """Let a client answer for hooks, from the next turn on, in the place of what it announced before."""
+        self._services.state.hooks.callbacks[client] = callback
 
     # --- events and life
     @property

@@ -15,6 +15,7 @@ import anyio
 from app_server.engine.context.history import message_text
 from app_server.engine.hooks import hook_input
 from app_server.engine.hooks.active_hooks import LAST_SECONDS, ActiveHooks, context_messages
+from app_server.engine.hooks.client_callbacks import ClientCallbacks
 from app_server.engine.hooks.decision import HookDecision
 from app_server.engine.hooks.hook_definitions import HookHandler, LoadedHooks
 from app_server.engine.hooks.hook_files import HookFiles
@@ -23,6 +24,7 @@ from app_server.engine.hooks.hook_notice import hooks_notice
 from app_server.engine.hooks.hook_output import Verdict
 from app_server.engine.hooks.hook_rights import HookPlaces
 from app_server.engine.hooks.run_hooks import HookCommands
+from app_server.engine.hooks.turn_hooks import ThreadHooks
 from app_server.engine.sandbox.exec.command import command_environment
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.session.session_services import SessionServices, TurnContext
@@ -49,12 +51,14 @@ async def hooked(turn: TurnContext, tools: ToolContext) -> AsyncIterator[HookSte
     services = turn.services
     thread = services.state.hooks
     loaded = await run_in_thread(hook_files(turn).load, turn.settings.cwd, abandon_on_cancel=True)
+    callbacks = _callbacks(thread)
+    loaded = callbacks.added_to(loaded, may_approve=services.conversation.config.permissions.client_rights)
     commands = hook_commands(tools, loaded)
     thread.last = loaded, commands
     active = ActiveHooks(
         loaded,
         lambda: hook_turn(services, tools.settings, turn.emitter.turn_id),
-        {HookHandlerType.COMMAND: commands.run},
+        {HookHandlerType.COMMAND: commands.run, HookHandlerType.CALLBACK: callbacks.run},
         turn.emitter.emit,
         services.sources.clock,
         services.sources.wall_clock,
@@ -86,7 +90,15 @@ def would_guard_input(turn: TurnContext) -> bool:
         loaded = hook_files(turn).load(turn.settings.cwd)
     except ConfigError:
         return True
+    loaded = _callbacks(turn.services.state.hooks).added_to(loaded, may_approve=False)
     return bool(loaded.runnable(HookEvent.USER_PROMPT_SUBMIT))
+
+
+def _callbacks(thread: ThreadHooks) -> ClientCallbacks:
+    """Return the callbacks of the clients that follow the thread, and forget those of others."""
+    for client in [client for client, each in thread.callbacks.items() if not each.is_here()]:
+        del thread.callbacks[client]
+    return ClientCallbacks(thread.callbacks)
 
 
 def hook_turn(services: SessionServices, settings: ThreadSettings, turn_id: str | None) -> HookTurn:
@@ -308,7 +320,10 @@ async def thread_ends(services: SessionServices, operation_id: str) -> None:
     active = ActiveHooks(
         loaded,
         lambda: hook_turn(services, services.state.settings, None),
-        {HookHandlerType.COMMAND: commands.run},
+        {
+            HookHandlerType.COMMAND: commands.run,
+            HookHandlerType.CALLBACK: _callbacks(services.state.hooks).run,
+        },
         OperationEmitter(services.outbox, operation_id).emit,
         services.sources.clock,
         services.sources.wall_clock,

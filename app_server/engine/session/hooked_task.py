@@ -27,8 +27,9 @@ class HookedTask(SessionTask, TurnStrategy):
 
     async def run(self) -> str | None:
         home = self.turn.services.conversation.config.home
-        if not hook_presence.may_have_hooks(home, self.turn.settings.cwd):
-            self.turn.services.state.hooks.start_source = None
+        thread = self.turn.services.state.hooks
+        if not (thread.callbacks or hook_presence.may_have_hooks(home, self.turn.settings.cwd)):
+            thread.start_source = None
             return await self.work()
         async with hook_steps.hooked(self.turn, self.tool_turn) as self.hooks:
             return await self.work()
@@ -55,7 +56,9 @@ class HookedTask(SessionTask, TurnStrategy):
 
 
 def may_have_hooks(turn: TurnContext) -> bool:
-    """Return whether a turn may have hooks. Reads the disk."""
+    """Return whether a turn may have hooks. Reads the disk, unless clients have callbacks."""
+    if turn.services.state.hooks.callbacks:
+        return True
     return hook_presence.may_have_hooks(turn.services.conversation.config.home, turn.settings.cwd)
 
 

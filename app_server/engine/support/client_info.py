@@ -54,6 +54,8 @@ class ClientProfile(Struct):
     """Methods of notifications that the client has opted out of."""
     strict_parameters: bool = False
     """Whether a request is refused if its parameters are misspelt or unknown, or name a folder that does not exist."""
+    hooks: Json = None
+    """Callbacks that the client wants, as it announced them; None if it wants none. An API reads them."""
     answers_last: bool = False
     """Whether the client leaves questions to other clients: it is asked only if there are no others."""
 
@@ -67,6 +69,7 @@ class ClientProfile(Struct):
         self.names_capabilities = capabilities is not None
         self.elicitation = given.get("elicitation") is True
         self.experimental_api = given.get("experimentalApi") is True
+        self.hooks = given.get("hooks") if self.experimental_api else None
         if isinstance(extensions, dict):
             self.answers_last = extensions.get("questions") == "last"
             self.strict_parameters = extensions.get("parameters") == "strict"

@@ -1,9 +1,15 @@
-"""Runs of hooks in a thread: begin and end of each, with what it has brought."""
+"""Runs of hooks in a thread: begin and end of each, with what it has brought; and callbacks, by which a client answers
+for hooks itself.
+"""
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from app_server_protocol.method_table import ServerNotification
+from pydantic import ConfigDict, Field
+
+from app_server_protocol.base import WireModel
+from app_server_protocol.encoding import Json
+from app_server_protocol.method_table import ServerNotification, ServerRequest
 from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.v2.fields import LegacyAppPathString
 from app_server_protocol.v2.hook_listing import HookEventName, HookHandlerType, HookSource
@@ -81,3 +87,37 @@ class HookCompletedNotification(WireStruct):
 
 HOOK_STARTED: Final = ServerNotification("hook/started", HookStartedNotification, "A hook begins to run.")
 HOOK_COMPLETED: Final = ServerNotification("hook/completed", HookCompletedNotification, "A hook has ended.")
+
+
+class HookRunParams(WireStruct):
+    """An event of a thread that the client follows."""
+
+    thread_id: str
+    turn_id: str | None
+    """Turn of the event; null outside of turns."""
+    event: str
+    """Name of the event, as in `capabilities.hooks.events`."""
+    input: Json
+    """Object that a command would read as its input."""
+
+
+class HookRunResponse(WireModel):
+    """Answer of a hook, in the words that a command prints. Without a field it is no objection."""
+
+    model_config = ConfigDict(extra="allow")
+
+    goes_on: bool | None = Field(default=None, alias="continue")
+    stop_reason: str | None = None
+    system_message: str | None = None
+    decision: str | None = None
+    reason: str | None = None
+    hook_specific_output: dict[str, Any] | None = None
+
+
+HOOK_RUN: Final = ServerRequest(
+    "hook/run",
+    HookRunParams,
+    HookRunResponse,
+    "Asks a client that announced `capabilities.hooks` what its hook says about an event.",
+    extension=True,
+)

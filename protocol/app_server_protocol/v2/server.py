@@ -11,7 +11,7 @@ from app_server_protocol import jsonrpc
 from app_server_protocol.base import Foreign, WireModel, unserved
 from app_server_protocol.method_table import ClientNotification, ClientRequest, ServerNotification
 from app_server_protocol.outgoing import WireStruct, always_written
-from app_server_protocol.v2.fields import AbsolutePathBuf
+from app_server_protocol.v2.fields import AbsolutePathBuf, experimental
 from app_server_protocol.wire_fields import Flag
 
 
@@ -23,11 +23,21 @@ class ClientInfo(WireModel):
     version: str
 
 
+class InitializeHooks(WireModel):
+    """Events about which the client is asked by `hook/run`; with a matcher only those of the tools that it names."""
+
+    events: tuple[str, ...]
+    matcher: str | None = None
+    timeout_sec: int | None = None
+    """Time limit of an answer, in seconds; 60 if it is missing."""
+
+
 class InitializeCapabilities(WireModel):
     """Capabilities of a client. Unknown names among the notifications are fine; they match whole names only."""
 
     experimental_api: Flag = False
     opt_out_notification_methods: tuple[str, ...] | None = None
+    hooks: InitializeHooks | None = experimental()
 
 
 class InitializeParams(WireModel):

@@ -26,6 +26,7 @@ from app_server_protocol.engine.hook_events import (
     HookRunStatus,
     HookSource,
 )
+from app_server_protocol.values import replace
 
 EVENTS = tuple(HookEvent)
 TOOL = HookEvent.PRE_TOOL_USE
@@ -73,12 +74,23 @@ def test_a_failure_counts_as_the_stricter_of_setting_and_handler_says(
     assert run_status(event, result)[0] is HookRunStatus.FAILED
 
 
-@pytest.mark.parametrize(("source", "setting"), list(product(HookSource, MayApprove)))
+FILES = (HookSource.USER, HookSource.PROJECT)
+
+
+@pytest.mark.parametrize(("source", "setting"), list(product(FILES, MayApprove)))
 def test_allow_counts_only_from_a_hook_that_may_approve(source: HookSource, setting: MayApprove) -> None:
     result = HookResult("run", handler(source=source), HookOutput(verdict=Verdict.ALLOW))
     approves = setting is MayApprove.ALL or (setting is MayApprove.USER and source is HookSource.USER)
     verdict = decide(TOOL, [result], hooks(may_approve=setting)).verdict
     assert verdict is (Verdict.ALLOW if approves else Verdict.NONE)
+
+
+@pytest.mark.parametrize(("rights", "setting"), list(product((True, False), MayApprove)))
+def test_allow_of_a_client_counts_as_its_own_answer_would(*, rights: bool, setting: MayApprove) -> None:
+    result = HookResult("run", handler(source=HookSource.CLIENT), HookOutput(verdict=Verdict.ALLOW))
+    given = replace(hooks(may_approve=setting), clients_approve=rights)
+    approves = rights and setting is not MayApprove.NONE
+    assert decide(TOOL, [result], given).verdict is (Verdict.ALLOW if approves else Verdict.NONE)
 
 
 def test_a_handler_that_nobody_waits_for_decides_nothing() -> None:

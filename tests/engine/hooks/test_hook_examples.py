@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,12 @@ from app_server.engine.config.settings_service import load_config
 from app_server.engine.hooks.hook_definitions import HookHandler
 from app_server.engine.hooks.hook_entries import HookEntry, read_entries
 from app_server.engine.hooks.hook_files import HookFiles
+from app_server_protocol.encoding import Json
 from tests.engine.hooks.hook_examples import hook_examples, shown_forms
+from tests.engine.hooks.hook_scripts import trusted
+from tests.support.scripted_model import Reply, patches, reply, says, script
+from tests.support.thread_client import ended, items, notified, say, start, turn
+from tests.support.world import MakeWorld, World, WorldOptions
 
 EXAMPLES = hook_examples()
 
@@ -166,3 +173,142 @@ def test_every_call_is_recorded(home: Home) -> None:
     assert [json.loads(line)["tool_input"]["command"] for line in lines] == ["one", "two"]
     # What it writes does not make it another hook.
     assert home.handler().named_files == ()
+
+
+# --- in turns
+WORK: Json = {"approvalPolicy": "on-request", "sandbox": "workspace-write"}
+PYTHON_PATCH = "*** Begin Patch\n*** Add File: new.py\n+x = {  'a':1 }\n*** End Patch"
+
+
+class Played:
+    """Turns of a thread with one example in the home."""
+
+    def __init__(self, world: MakeWorld, tmp_path: Path) -> None:
+        self._world, self._root = world, tmp_path
+
+    @asynccontextmanager
+    async def __call__(self, number: int, *replies: Reply, config: Json = None) -> AsyncIterator[World]:
+        example, home = EXAMPLES[number], self._root / "home"
+        (self._root / "user").mkdir()
+        home.mkdir()
+        (self._root / "user" / ".codex").symlink_to(home)
+        example.install(home)
+        tables = trusted(home / "hooks.json", json.loads(example.hooks)["hooks"])
+        environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        options: WorldOptions = {"tables": tables, "environment": environment, "git": True}
+        if config is not None:
+            options["config"] = config
+        async with self._world(*replies, **options) as w:
+            yield w
+            runs = [each["run"] for each in notified(w, "hook/completed")]
+            assert runs
+            assert [run for run in runs if run["status"] == "failed"] == []
+
+
+@pytest.fixture
+def played(world: MakeWorld, tmp_path: Path) -> Played:
+    return Played(world, tmp_path)
+
+
+async def go(w: World, text: str = "go") -> None:
+    await say(w.client, await start(w.client, **WORK), text)
+
+
+@pytest.mark.scenario
+async def test_in_a_turn_a_dangerous_command_is_refused(played: Played) -> None:
+    async with played(1, reply(script("rm -rf ~/work")), reply(says("well"))) as w:
+        await go(w)
+        assert "cannot be undone" in w.model.requests[1].outputs()["c1"]
+
+
+@pytest.mark.scenario
+async def test_in_a_turn_a_protected_file_stays(played: Played) -> None:
+    patch = "*** Begin Patch\n*** Add File: .env\n+KEY=1\n*** End Patch"
+    async with played(2, reply(patches(patch)), reply(says("well"))) as w:
+        await go(w)
+        assert not (w.workspace / ".env").exists()
+        assert ".env is not changed by hand" in str(w.model.requests[1].input)
+
+
+@pytest.mark.scenario
+async def test_in_a_turn_what_leaves_the_machine_is_asked_about(played: Played) -> None:
+    async with played(3, reply(script("git push")), reply(says("well"))) as w:
+        thread = await start(w.client, **WORK)
+        id = await turn(w.client, thread)
+        question = await w.client.expect("item/commandExecution/requestApproval")
+        assert "this publishes something" in question["params"]["reason"]
+        await w.client.answer(question, {"decision": "decline"})
+        await ended(w.client, id)
+
+
+@pytest.mark.scenario
+async def test_in_a_turn_a_command_is_changed(played: Played) -> None:
+    async with played(4, reply(script("pip install --help > /dev/null")), reply(says("well"))) as w:
+        await go(w)
+        [item] = items(w, kind="commandExecution")
+        assert "uv pip install --help" in item["command"]
+
+
+@pytest.mark.scenario
+async def test_in_a_turn_a_usual_question_is_answered(played: Played) -> None:
+    config = {"approval_policy": "untrusted"}
+    async with played(5, reply(script("make test")), reply(says("well")), config=config) as w:
+        await say(w.client, await start(w.client, sandbox="workspace-write"))
+        [item] = items(w, kind="commandExecution")
+        assert item["status"] in ("completed", "failed")
+        assert not [
+            m for m in w.client.received() if m.get("method") == "item/commandExecution/requestApproval"
+        ]
+
+
+@pytest.mark.scenario
+async def test_in_a_turn_a_patched_file_is_formatted(played: Played) -> None:
+    async with played(6, reply(patches(PYTHON_PATCH)), reply(says("well"))) as w:
+        (w.workspace / "new.py").write_text("")
+        w.git("add", "-A")
+        w.git("commit", "-qm", "empty")
+        (w.workspace / "new.py").unlink()
+        await go(w)
+        assert (w.workspace / "new.py").read_text() == 'x = {"a": 1}\n'
+
+
+@pytest.mark.scenario
+async def test_in_a_turn_the_tests_have_to_pass(played: Played) -> None:
+    replies = (
+        reply(script("touch a; echo bad > state")),
+        reply(says("done")),
+        reply(script("echo good > state")),
+        reply(says("done")),
+    )
+    async with played(7, *replies) as w:
+        (w.workspace / "Makefile").write_text("test:\n\t@grep -q good state || (echo 1 failed; false)\n")
+        (w.workspace / "state").write_text("good\n")
+        w.git("add", "-A")
+        w.git("commit", "-qm", "tests")
+        await go(w)
+        assert "1 failed" in str(w.model.requests[2].input)
+        assert (w.workspace / "state").read_text() == "good\n"
+        assert len(w.model.requests) == 4
+
+
+@pytest.mark.scenario
+async def test_in_a_turn_calls_are_recorded(played: Played) -> None:
+    async with played(8, reply(script("echo one")), reply(says("well"))) as w:
+        await go(w)
+        [line] = (w.home / "calls.jsonl").read_text().splitlines()
+        assert json.loads(line)["tool_input"] == {"command": "echo one"}
+
+
+@pytest.mark.scenario
+async def test_in_a_turn_the_model_is_told_of_the_repository(played: Played) -> None:
+    async with played(9, reply(says("well"))) as w:
+        await go(w)
+        assert "## main" in str(w.model.requests[0].input)
+
+
+@pytest.mark.scenario
+async def test_in_a_turn_a_credential_is_not_sent(played: Played) -> None:
+    async with played(10) as w:
+        await go(w, "use AKIAABCDEFGHIJKLMNOP")
+        assert w.model.requests == []
+        assert "has a credential in it" in notified(w, "warning")[-1]["message"]

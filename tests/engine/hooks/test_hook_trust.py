@@ -11,6 +11,7 @@ from app_server.engine.config.hook_settings import HookState, hook_states
 from app_server.engine.hooks.hook_definitions import HookDefinition, HookHandler, HookTrust
 from app_server.engine.hooks.trust import FileDigests, HookConsent, HookPlace, named_files
 from app_server_protocol.engine.hook_events import HookEvent, HookSource
+from app_server_protocol.values import replace
 
 DIGEST = "sha256:00"
 
@@ -86,13 +87,43 @@ def test_a_changed_script_is_modified(place: HookPlace, command: str) -> None:
 
 
 def test_a_script_that_was_moved_away_or_came_later_is_modified(place: HookPlace) -> None:
-    before = agreed(place, "bash guard.sh")
+    before = agreed(place, "./guard.sh")
     path = script(place)
-    assert trust(place, "bash guard.sh", before) is HookTrust.MODIFIED
+    assert trust(place, "./guard.sh", before) is HookTrust.MODIFIED
 
     state = agreed(place, "bash guard.sh")
     path.rename(path.with_name("elsewhere.sh"))
     assert trust(place, "bash guard.sh", state) is HookTrust.MODIFIED
+
+
+def test_a_file_with_the_name_of_any_word_switches_no_hook_off(place: HookPlace) -> None:
+    command = "grep -q 'rm -rf' && exit 2; true"
+    state = agreed(place, command)
+    for name in ("grep", "-q", "exit", "2", "true", "rm -rf"):
+        script(place, name)
+    assert trust(place, command, state) is HookTrust.TRUSTED
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [(HookEvent.PRE_TOOL_USE, HookTrust.LAPSED), (HookEvent.POST_TOOL_USE, HookTrust.MODIFIED)],
+)
+def test_a_guard_that_was_in_force_lapses(place: HookPlace, event: HookEvent, expected: HookTrust) -> None:
+    path, consent = script(place), HookConsent()
+    guard = handler("./guard.sh")
+    guard = replace(guard, definition=replace(guard.definition, event=event))
+    state = HookState(trusted_hash=DIGEST)
+    assert consent.judged(guard, state, place).trust is HookTrust.TRUSTED
+    path.write_text("exit 0 # always", encoding="utf-8")
+    judged = consent.judged(guard, state, place)
+    assert judged.trust is expected
+    assert judged.counts is (expected is HookTrust.LAPSED)
+    assert not judged.runs
+    # The user's own decisions are no lapse.
+    assert consent.judged(guard, None, place).trust is HookTrust.UNTRUSTED
+    assert not consent.judged(guard, HookState(trusted_hash=DIGEST, enabled=False), place).counts
+    # Another definition is one.
+    assert consent.judged(guard, HookState(trusted_hash="sha256:01"), place).trust is expected
 
 
 def test_a_link_that_leads_elsewhere_is_modified(place: HookPlace) -> None:
@@ -109,6 +140,19 @@ def test_a_link_that_leads_elsewhere_is_modified(place: HookPlace) -> None:
     assert trust(place, "./guard.sh", state) is HookTrust.MODIFIED
 
 
+def test_a_script_below_the_projects_root_is_found_from_an_inner_folder(place: HookPlace) -> None:
+    path = script(place)
+    inner = Path(place.cwd) / "inner"
+    inner.mkdir()
+    here = HookPlace(str(inner), place.variables)
+    command = 'cd "$(git rev-parse --show-toplevel)" && ./guard.sh'
+    assert named_files(command, here) == (str(path),)
+    assert trust(here, command, agreed(here, command)) is HookTrust.TRUSTED
+    state = agreed(here, command)
+    path.write_text("exit 1", encoding="utf-8")
+    assert trust(here, command, state) is HookTrust.MODIFIED
+
+
 def test_the_same_word_in_another_folder_is_another_script(place: HookPlace) -> None:
     script(place)
     state = agreed(place, "./guard.sh")
@@ -122,7 +166,7 @@ def test_consent_of_another_program_holds_for_the_files_that_the_thread_first_sa
     path, state, consent = script(place), HookState(trusted_hash=DIGEST), HookConsent()
     assert consent.judged(handler("./guard.sh"), state, place).trust is HookTrust.TRUSTED
     path.write_text("exit 1", encoding="utf-8")
-    assert consent.judged(handler("./guard.sh"), state, place).trust is HookTrust.MODIFIED
+    assert consent.judged(handler("./guard.sh"), state, place).trust is HookTrust.LAPSED
     # The user has agreed anew, and this time with the files.
     assert (
         consent.judged(handler("./guard.sh"), agreed(place, "./guard.sh"), place).trust is HookTrust.TRUSTED
@@ -133,6 +177,7 @@ def test_consent_of_another_program_holds_for_the_files_that_the_thread_first_sa
     "command",
     [
         "echo ran >> out.txt",
+        "echo out.txt >> out.txt",
         "cat | tee -a out.txt",
         "./log >out.txt",
         "record --to calls.jsonl",

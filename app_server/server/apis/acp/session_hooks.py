@@ -100,7 +100,7 @@ def _state(handler: HookHandler) -> str:
             return "runs"
         case HookTrust.UNTRUSTED:
             return "does not run, you have not agreed to it"
-        case HookTrust.MODIFIED:
+        case HookTrust.MODIFIED | HookTrust.LAPSED:
             return "does not run, it changed since you agreed"
 
 

@@ -19,6 +19,7 @@ from app_server.server.apis.v2.v2_services import (
     ThreadContext,
     ThreadNotifier,
     ThreadServices,
+    warn_of_callbacks,
     warn_of_settings,
 )
 from app_server_protocol.base import WireModel
@@ -87,6 +88,7 @@ def find_route(services: ServerServices) -> FindRoute:
     services.client.wants = known.wants
     services.shared.get(ThreadClients, ThreadClients).add(services.client)
     known.warnings = warn_of_settings(services.config, notifier)
+    warn_of_callbacks(services.client, notifier)
 
     def load_threads() -> ThreadContext:
         return threads.thread_context(services, notifier)

@@ -5,6 +5,8 @@ the settings, which threads then do not repeat. Light, because every module that
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -14,6 +16,7 @@ from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.config.tolerance import joined
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ConfigError, FilePosition
+from app_server.server.apis.v2 import client_hooks
 from app_server.server.apis.v2.v2_errors import parse_thread_id, thread_not_found
 from app_server.server.conversations.adapter import Message, OutboundMessage
 from app_server.server.conversations.subscriptions import Client
@@ -21,6 +24,7 @@ from app_server_protocol.jsonrpc import dump_notification
 from app_server_protocol.method_table import Fields, S, ServerNotification
 from app_server_protocol.policy import AskForApproval
 from app_server_protocol.v2 import server as wire
+from app_server_protocol.v2.items import SERVER_REQUEST_RESOLVED
 
 if TYPE_CHECKING:
     from app_server.engine.client_services import Host
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from app_server.server.apis.v2.loaded_threads import ReadingContext
     from app_server.server.conversations.adapter import ConversationApi
     from app_server.server.conversations.idle import IdleReaper
-    from app_server.server.conversations.live import LiveConversation
+    from app_server.server.conversations.live import AttachHandle, LiveConversation
     from app_server.server.conversations.manager import ConversationManager
 
 
@@ -57,6 +61,21 @@ class ThreadContext(Struct, frozen=True, kw_only=True):
     def subscribe(self, live: LiveConversation, *, raw: bool = False) -> None:
         """Subscribe the client to all events from now on."""
         live.subscribe(self.client, SUBSCRIPTION, self.api, raw=raw)
+        self.offer_callbacks(live)
+
+    def joining(self, live: LiveConversation) -> AbstractContextManager[AttachHandle]:
+        """Subscribe the client from now on, and hold its messages until it has entered."""
+        self.offer_callbacks(live)
+        return live.joining(self.client, SUBSCRIPTION, self.api)
+
+    def offer_callbacks(self, live: LiveConversation) -> None:
+        """Make the callbacks that the client announced hooks of a thread that it follows."""
+        if self.client.profile.hooks is not None:
+            client_hooks.offer_callbacks(self.client, live, partial(self._resolve, live.id))
+
+    def _resolve(self, thread_id: str, request_id: int) -> None:
+        """Tell the client that a request needs no answer any more."""
+        self.notifier.notify(SERVER_REQUEST_RESOLVED, thread_id=thread_id, request_id=request_id)
 
     def to_audience(self, thread_id: str) -> ThreadNotifier:
         """Return the notifier for this client and all clients that have the thread open."""
@@ -103,6 +122,14 @@ class ThreadNotifier(Struct, frozen=True):
         line = OutboundMessage(dump_notification(row.method, params, int(self.now() * 1000)), row.method)
         for client in self.clients:
             client.send((line,))
+
+
+def warn_of_callbacks(client: Client, notifier: ThreadNotifier) -> None:
+    """Send a warning if what the client announced as callbacks cannot be read."""
+    if client.profile.hooks is not None:
+        _, problem = client_hooks.read_announced(client)
+        if problem is not None:
+            notifier.notify(wire.CONFIG_WARNING, summary=problem)
 
 
 def to_everybody(server: ServerServices, notifier: ThreadNotifier) -> ThreadNotifier:

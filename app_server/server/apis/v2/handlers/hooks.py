@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from app_server.engine.config.config_values import Config, RequestOverrides
 from app_server.engine.config.settings_service import UserSettings
-from app_server.engine.hooks.hook_definitions import HookHandler
+from app_server.engine.hooks.hook_definitions import HookHandler, HookTrust
 from app_server.engine.hooks.listed_hooks import ListedHooks
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.server.apis.router import Route, route
@@ -75,7 +75,7 @@ def _shown(handler: HookHandler) -> wire.HookMetadata:
         "enabled": handler.enabled,
         "is_managed": False,
         "current_hash": handler.digest,
-        "trust_status": handler.trust.value,
+        "trust_status": ("modified" if handler.trust is HookTrust.LAPSED else handler.trust.value),
     }
     match definition.type:
         case HookHandlerType.MCP_TOOL:

@@ -99,8 +99,7 @@ async def thread_resume(
     else:
         _require_joinable(context, live, params)
         _change_settings(context, live, params)
-    joins = live.joining(context.client, SUBSCRIPTION, context.api)
-    with live.kept(), joins as joining:
+    with live.kept(), context.joining(live) as joining:
         running, status = running_turn(context.reading.live.live_turn(live)), live.status
         turns = () if params.exclude_turns else await all_turns(context, live, stored)
         if joining.begun is not None and not params.exclude_turns:
