@@ -248,6 +248,10 @@ class SessionHandle:
         """Events of the conversation that were not taken yet."""
         return self._services.outbox.released
 
+    def emit_raw_items(self, wanted: bool) -> None:
+        """Set whether a subscriber wants the items of the model's history in their original form."""
+        self._services.outbox.raw_items = wanted
+
     def store(self) -> None:
         """Write the events emitted so far to the rollout."""
         self._services.outbox.store()

@@ -140,6 +140,8 @@ class Outbox:
         self._warned = False
         self.identity = False
         """Whether turns and items are stored with their ids and times."""
+        self.raw_items = True
+        """Whether the items of the model's history are emitted in their original form, too."""
 
     @property
     def is_paginated(self) -> bool:
@@ -301,7 +303,7 @@ class Transcript:
         if self.outbox is None:
             return
         self.outbox.record_items(items)
-        for item in items:
+        for item in items if self.outbox.raw_items else ():
             if not isinstance(item, OtherItem):
                 emitter.emit(HistoryItemRecorded(item=without_origin(item)))
 

@@ -64,15 +64,15 @@ def _without_effect(params: BaseModel) -> Iterator[IgnoredParameter]:
 
 def _ignored(raw: Json, made: object, place: str) -> Iterator[IgnoredParameter]:
     match raw, made:
-        case Mapping(), BaseModel():
+        case dict(), BaseModel():
             if type(made).model_config.get("extra") == "allow" or made.__pydantic_root_model__:
                 return
             fields = {name: field.alias or name for name, field in type(made).model_fields.items()}
             yield from _ignored_fields(raw, made, fields, place)
-        case Mapping(), Struct():
+        case dict(), Struct():
             fields = dict(zip(made.__struct_fields__, made.__struct_encode_fields__, strict=True))
             yield from _ignored_fields(raw, made, fields, place)
-        case Mapping(), Mapping():
+        case dict(), dict():
             for key, value in made.items():
                 yield from _ignored(raw.get(key), value, f"{place}.{key}")
         case list(), list() | tuple() if len(raw) == len(made):

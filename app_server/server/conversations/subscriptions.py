@@ -349,6 +349,9 @@ class Subscriptions:
         subscribed = (each.outgoing for channel in self._apis.values() for each in channel.subscribers)
         self._followers.become(subscribed)
         self.live_turn.kept_tail = max(KEPT_TAIL, *(each.high_water for each in self._followers.queues), 0)
+        # Without subscribers, events wait for one that may want the model's items.
+        wants_raw = any(channel.wanting_raw for channel in self._apis.values())
+        self._session.emit_raw_items(wants_raw or not self.any)
         self.on_watched(self.any)
         follows = self.left or any(
             channel.adapter.needs_identity or channel.subscribers for channel in self._apis.values()

@@ -8,9 +8,10 @@ import anyio.lowlevel
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.engine.context.history import ConversationHistory
 from app_server.engine.storage.writer import LineForm, NullRolloutWriter, RolloutWriter
 from app_server.engine.turn.emitter import TurnEmitter
-from app_server.engine.turn.outbox import YIELD_ROUNDS, Line, Outbox
+from app_server.engine.turn.outbox import YIELD_ROUNDS, Line, Outbox, Transcript
 from app_server.engine.turn.token_counts import TokenCounts
 from app_server_protocol.engine.events import (
     ItemCompleted,
@@ -19,8 +20,9 @@ from app_server_protocol.engine.events import (
 )
 from app_server_protocol.engine.item_text import WHOLE, Part
 from app_server_protocol.engine.items import AgentMessage
-from app_server_protocol.engine.notices import ProgressNotice
+from app_server_protocol.engine.notices import HistoryItemRecorded, ProgressNotice
 from app_server_protocol.engine.token_usage import TokenUsage
+from app_server_protocol.responses import InputText, MessageItem
 from tests.support.written_texts import WrittenTexts
 
 
@@ -156,6 +158,20 @@ async def test_a_text_is_one_event_however_often_it_grows_and_waits_only_for_wha
     assert notice == ProgressNotice(message="before")
     assert isinstance(grown, ItemTextGrown)
     assert grown.text.text(0, grown.end) == "abcde"
+
+
+def test_items_of_the_history_are_emitted_only_while_somebody_wants_them() -> None:
+    outbox = Outbox(NullRolloutWriter())
+    transcript = Transcript(ConversationHistory(), outbox)
+    emitter = TurnEmitter(outbox, "1", "turn", lambda: 0.0)
+    said = [MessageItem(role="user", content=(InputText(text=text),)) for text in ("one", "two")]
+    outbox.raw_items = False
+    transcript.record(emitter, said[:1])
+    outbox.raw_items = True
+    transcript.record(emitter, said[1:])
+    outbox.store()
+    assert list(transcript.history.items) == said
+    assert [each.event for each in taken(outbox)] == [HistoryItemRecorded(item=said[1])]
 
 
 numbers = st.integers(0, 10_000)

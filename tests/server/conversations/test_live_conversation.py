@@ -40,6 +40,9 @@ class ScriptedSession:
     def store_identity(self) -> None:
         pass
 
+    def emit_raw_items(self, wanted: bool) -> None:
+        pass
+
 
 class SilentAdapter:
     """Adapter that makes no lines."""

@@ -19,6 +19,7 @@ from app_server.server.apis.v2.thread_settings import thread_status
 from app_server.server.apis.v2.turn_shapes import ended_turn, review_message, shown_turn
 from app_server.server.apis.v2.v2_errors import retried_error, turn_error
 from app_server.server.conversations.adapter import (
+    Activity,
     ConversationStatus,
     Message,
     OutboundMessage,
@@ -88,6 +89,8 @@ class ThreadAdapter:
         self._lines = NotificationLines(thread_id, now)
         self._news = ThreadNotices(thread_id, self._lines, limits or AccountLimits(), usage)
         self._items = ItemLines(thread_id, self._lines)
+        self._is_active = False
+        """Whether the thread is active by its last status."""
 
     # --- the adapter of a live conversation
     def messages(self, event: events.SessionEvent, live: LiveTurn, *, raw: bool) -> Sequence[Message]:
@@ -128,8 +131,14 @@ class ThreadAdapter:
         return self._lines.take()
 
     def status_changed(self, status: ConversationStatus) -> Sequence[Message]:
-        shown = thread_status(status)
-        self._lines.add_state(THREAD_STATUS_CHANGED, None, thread_id=self._thread_id, status=shown)
+        shown, was_active = thread_status(status), self._is_active
+        self._is_active = status.activity is Activity.ACTIVE
+        if (
+            self._is_active and not was_active
+        ):  # comes before the turn that begins, also for a client that is behind
+            self._lines.add(THREAD_STATUS_CHANGED, thread_id=self._thread_id, status=shown)
+        else:
+            self._lines.add_state(THREAD_STATUS_CHANGED, None, thread_id=self._thread_id, status=shown)
         return self._lines.take()
 
     def on_session_replaced(self, *, continues: bool) -> None:

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from app_server.engine.turn.emitter import TurnEmitter
-from app_server.server.conversations.adapter import Activity, ConversationStatus
+from app_server.server.conversations.adapter import Activity, ConversationStatus, OutboundMessage
+from app_server.server.rpc.backlog import SendBuffer
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
@@ -340,3 +341,22 @@ def test_an_adapter_that_is_made_during_a_turn_keeps_the_order() -> None:
 def test_the_status_of_a_thread(status: ConversationStatus, shown: Json) -> None:
     (line,) = lines_of(Recording().adapter.status_changed(status))
     assert json.loads(line)["params"] == {"threadId": THREAD, "status": shown}
+
+
+def test_a_client_that_is_behind_gets_the_status_that_precedes_each_turn() -> None:
+    """All other statuses are states: of these, only the last one counts."""
+    adapter, waiting = Recording().adapter, SendBuffer()
+    active, asks = (
+        ConversationStatus(Activity.ACTIVE),
+        ConversationStatus(Activity.ACTIVE, waiting_on_approval=True),
+    )
+    idle = ConversationStatus()
+    for status in (active, asks, active, idle, active, asks, idle):
+        for each in adapter.status_changed(status):
+            assert isinstance(each, OutboundMessage)
+            if each.state is None:
+                waiting.add(each.data)
+            else:
+                waiting.add_state(each.state, each.data, last_only=True)
+    shown = [json.loads(line)["params"]["status"]["type"] for line in waiting.take(1 << 20)]
+    assert shown == ["active", "active", "idle"]
