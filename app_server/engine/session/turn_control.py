@@ -183,6 +183,8 @@ class SessionGoal:
 
     def request_turn(self) -> None:
         """Request a turn for the goal if the conversation is idle; it begins after all operations submitted before."""
-        if self._watched and self._goals.wants_turn and self._tasks.active is None and not self._queue.closed:
+        if self._goals.goal is None or not (self._watched and self._goals.wants_turn):
+            return
+        if self._tasks.active is None and not self._queue.closed:
             self._turns += 1
             self._queue.submit(session_commands.ContinueGoal(), id=f"{GOAL_OPERATION}{self._turns}")
