@@ -6,10 +6,12 @@ import json
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
 from app_server_protocol.encoding import Json
+from tests.engine.hooks.hook_scripts import HomeHooks
 from tests.engine.mcp.test_scenario_mcp import SERVER, table
 from tests.support.editor import EVERYTHING, opened
 from tests.support.scripted_model import Reply, calls, reply, says
@@ -335,3 +337,42 @@ async def test_an_editor_that_closes_the_question_ends_the_turn(world: MakeWorld
         editor, session = await opened(w)
         w.client.decide("session/request_permission", {"outcome": {"outcome": "cancelled"}})
         assert await editor.ends(session) == "cancelled"
+
+
+DENIED: Json = {"decision": {"behavior": "deny", "message": "not now"}}
+ALLOWED: Json = {"decision": {"behavior": "allow"}}
+
+
+@pytest.mark.parametrize(
+    ("event", "own", "questions", "outcome"),
+    [
+        ("PreToolUse", {"permissionDecision": "allow"}, 0, None),
+        ("PreToolUse", {"permissionDecision": "ask", "permissionDecisionReason": "sure?"}, 1, None),
+        ("PermissionRequest", ALLOWED, 0, None),
+        ("PermissionRequest", DENIED, 0, "blocked by PermissionRequest hook: not now"),
+    ],
+)
+async def test_hooks_answer_the_question_or_want_it_asked(
+    world: MakeWorld, tmp_path: Path, event: str, own: Json, questions: int, outcome: str | None
+) -> None:
+    hooks = HomeHooks(tmp_path)
+    answer = json.dumps({"hookSpecificOutput": {"hookEventName": event, **own}})
+    hooks.add(event, f"echo '{answer}'", matcher="mcp__notes__.*")
+    tables = hooks.tables(table("notes"))
+    async with world(*changing("m1"), tables=tables, config=ASKS) as w:
+        w.client.decide(ELICITATION, ACCEPTS)
+        await say(w.client, await start(w.client))
+        asked = notified(w, ELICITATION)
+        assert outcomes(w) == [outcome]
+    assert len(asked) == questions
+    assert all("sure?" in each["message"] for each in asked)
+    [seen] = hooks.read(event)
+    assert (seen["tool_name"], seen["tool_input"]["text"]) == ("mcp__notes__change", "hello")
+
+
+async def test_a_call_that_a_hook_denies_fails_with_its_reason(world: MakeWorld, tmp_path: Path) -> None:
+    hooks = HomeHooks(tmp_path)
+    hooks.add("PreToolUse", "echo no >&2; exit 2")
+    async with world(*changing("m1"), tables=hooks.tables(table("notes")), config=ASKS) as w:
+        await say(w.client, await start(w.client))
+        assert outcomes(w) == ["Tool call blocked by PreToolUse hook: no. Tool: mcp__notes__change"]
