@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -21,7 +22,6 @@ from app_server.engine.turn.outbox import Emits, Transcript
 from app_server.engine.turn.turn_items import TurnInput
 from app_server.engine.workspace.git import ghost
 from app_server.engine.workspace.git.repository import find_repository
-from app_server.engine.workspace.patch.planner import PatchPlan
 from app_server_protocol.engine.notices import ProgressNotice, WarningNotice
 from app_server_protocol.policy import ReadOnly, WorkspaceWrite
 from app_server_protocol.responses import (
@@ -31,6 +31,9 @@ from app_server_protocol.responses import (
     LocalShellCall,
     ResponseItem,
 )
+
+if TYPE_CHECKING:
+    from app_server.engine.workspace.patch.planner import PatchPlan
 
 FEATURE = "ghost_commit"
 MOST_WORDS = 200

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -62,9 +63,13 @@ _OPENING: Final = frozenset(("user_message", "entered_review_mode"))
 """Older events with which a turn begins, if its begin is not stored."""
 _OF_CALLS: Final = frozenset((TURN_ITEM, ITEM_COMPLETED, *CALLS_ENDED))
 """Events about the items of calls, among others."""
-_COUNT: Final = msgspec.json.Decoder(TokenCountEvent)
 NOTICES: Final = frozenset(("token_count", "undo_completed"))
 """Events that belong to no turn or item."""
+
+
+@cache
+def _count_decoder() -> msgspec.json.Decoder[TokenCountEvent]:
+    return msgspec.json.Decoder(TokenCountEvent)
 
 
 class _OpenReasoning(Struct):
@@ -332,7 +337,7 @@ def _notice_in(record: StoredRecord) -> TokenUsageUpdated | UndoCompleted | None
     found: EventMsg | None = None
     if record.name == "token_count":
         with suppress(ValueError):  # it is damaged, or has a lone surrogate
-            found = _COUNT.decode(record.payload)
+            found = _count_decoder().decode(record.payload)
     match found or parse_event_msg(record.value()):
         case TokenCountEvent(info=info, rate_limits=limits):
             return TokenUsageUpdated(info, limits)
