@@ -25,7 +25,8 @@ from app_server.engine.sandbox.plan import KeptFolders
 from app_server.engine.support.limits import limits_of
 from app_server.engine.system_ports import SystemPorts
 from app_server.server.bootstrap.launch import server_home, working_directory
-from app_server.server.composition import ServerSettings, serve
+from app_server.server.composition import serve
+from app_server.server.server_settings import ServerSettings
 from app_server.server.transport.memory import MemoryTransport, memory_pair
 
 if TYPE_CHECKING:

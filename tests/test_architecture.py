@@ -74,10 +74,11 @@ LEVELS: tuple[set[str], ...] = (
     },
     {
         "app_server.server.engine_loader",
-        "app_server.server.served_connection",
+        "app_server.server.server_settings",
     },
     {
-        "app_server.server.engine_composition",
+        "app_server.server.engine_adapters",
+        "app_server.server.model_clients",
     },
     {
         "app_server.server.apis",
@@ -1135,6 +1136,9 @@ def test_the_engine_does_not_look_at_the_process() -> None:
     assert found == []
 
 
+ENGINE = "app_server.engine.engine, app_server.server.model_clients, app_server.server.engine_adapters"
+"""Modules that the composition root loads with the first conversation."""
+
 FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
 
 
@@ -1153,17 +1157,20 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
             ),
         ),
         # Opening a conversation loads nothing that only turns need.
-        ("import app_server.server.engine_composition", FIRST_TURN),
+        (
+            f"import {ENGINE}",
+            FIRST_TURN,
+        ),
         # A client of threads does not load conversations.
         (
-            "import app_server.server.bootstrap.full_server, app_server.server.engine_composition\n"
+            f"import app_server.server.bootstrap.full_server, {ENGINE}\n"
             "from app_server.server.apis.v2.v2_routes import HANDLERS; HANDLERS.load_for('thread/start')",
             ("app_server.server.apis.v1", "app_server_protocol.v1"),
         ),
         # `exec` loads only what one turn needs.
         (
             "from app_server.cli.parse_command import parse; parse(['exec', 'hi'])\n"
-            "import app_server.cli.exec.exec_run, app_server.server.engine_composition\n"
+            f"import app_server.cli.exec.exec_run, {ENGINE}\n"
             "from app_server.server.apis.v2.v2_routes import HANDLERS\n"
             "HANDLERS.load_for('thread/start'); HANDLERS.load_for('turn/start')",
             (
@@ -1184,7 +1191,7 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
         # A first prompt over ACP loads no other API and no client of MCP servers.
         (
             "import app_server.server.bootstrap.full_server, app_server.server.apis.acp.acp_routes\n"
-            "import app_server.server.engine_composition, "
+            f"import {ENGINE}, "
             "app_server.engine.session.operations, app_server.engine.http.http_transport",
             (
                 "app_server.server.apis.v1",
@@ -1223,12 +1230,12 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
         "app_server.engine.mcp.mcp_requests",
     }
     assert {name for name in rare if find_spec(name) is None} == set()
-    code = """
+    code = f"""
 import app_server.cli.dispatch
 import app_server.server.bootstrap.full_server
 from app_server.server.apis.v1.v1_routes import HANDLERS; HANDLERS.load_for("newConversation")
 from app_server.server.apis.v2.v2_routes import HANDLERS; HANDLERS.load_for("thread/start")
-import app_server.server.engine_composition, app_server.engine.session.operations, app_server.engine.http.http_transport
+import {ENGINE}, app_server.engine.session.operations, app_server.engine.http.http_transport
 from app_server_protocol.v1.conversation import NEW_CONVERSATION
 NEW_CONVERSATION.params.model_rebuild()
 """

@@ -13,16 +13,17 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
+from app_server.engine import engine
 from app_server.engine.auth import browser, issuer, login, oauth_http
 from app_server.engine.auth.accounts import Accounts
 from app_server.engine.auth.auth_manager import AuthManager
+from app_server.engine.checkpoints import service
 from app_server.engine.client_context import (
     CODEX_API_KEY,
     OPENAI_API_KEY,
@@ -32,21 +33,18 @@ from app_server.engine.client_context import (
     first_api_keys,
 )
 from app_server.engine.client_services import Host
-from app_server.engine.config.config_values import SettingsSource, SharingSettings
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.context.skills import skill_catalog
+from app_server.engine.model import known_models, quirks
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
-from app_server.engine.sandbox.plan import KeptFolders
 from app_server.engine.storage import socket_folders, stored_conversations
 from app_server.engine.support.client_info import ClientProfile, own_user_agent
 from app_server.engine.support.lazy import Lazy
-from app_server.engine.support.limits import Limits
 from app_server.engine.support.process_memory import FreeMemoryReturn
-from app_server.engine.system_ports import SystemPorts
 from app_server.engine.workspace.files import search
 from app_server.engine.workspace.git.find_git import find_git
 from app_server.engine.workspace.git.run_git import Git
-from app_server.server import engine_composition
+from app_server.server import engine_adapters, model_clients
 from app_server.server.apis.acp import acp_routes
 from app_server.server.apis.api_services import Handshake, ServerServices, Shared
 from app_server.server.apis.plain_initialize import answer_initialize
@@ -57,16 +55,16 @@ from app_server.server.client_connection import ServedClient
 from app_server.server.conversations import idle
 from app_server.server.conversations.manager import ConversationManager
 from app_server.server.conversations.subscriptions import Client
-from app_server.server.engine_loader import LazyEngine
+from app_server.server.engine_loader import Assembled, LazyEngine
 from app_server.server.rpc.lanes import ServerLanes
 from app_server.server.rpc.outgoing import OutboundQueue
 from app_server.server.rpc.rpc_connection import Connection, Router
-from app_server.server.served_connection import ServedConnection
+from app_server.server.server_settings import ClientSettings, ServerSettings
 from app_server_protocol.framing import Transport
 
 if TYPE_CHECKING:
     from app_server.engine.auth.login import McpLogins
-    from app_server.server.engine_composition import Assembled
+    from app_server.engine.ports import ProcessEnvironment
 
 
 log = logging.getLogger(__name__)
@@ -78,35 +76,21 @@ GRACE_SECONDS = 1.5
 """Time for conversations to shut down; clients wait two seconds before they kill the process."""
 
 
-class ClientSettings(SettingsSource, frozen=True, kw_only=True):
-    """Surroundings of one client: its directory, environment and overrides, and the API that it uses."""
+class ServedConnection(Struct, frozen=True):
+    """A connection that is served."""
 
-    acp: bool = False
-    """Whether the client speaks the Agent Client Protocol, and no other."""
-    brings_environment: bool = True
-    """Whether the environment is the client's own; if not, it is the server's."""
-    takes_codex_key: bool = False
-    """Whether `CODEX_API_KEY` of the client's environment takes precedence over every login."""
-    has_cwd: bool = True
-    """Whether a person chose the directory; if not, the client's requests name one."""
-    receives_all_threads: bool = True
-    """Whether the client is notified of conversations that others opened."""
-    shared: bool = False
-    """Whether the client is connected to a server that others use, too; if not, the server is its own."""
+    shared: ServerServices
+    connection: Connection
 
+    @property
+    def client(self) -> Client:
+        return self.shared.client
 
-class ServerSettings(ClientSettings, frozen=True, kw_only=True):
-    """The settings from the command line and the environment."""
-
-    limits: Limits = Limits()
-    sharing: SharingSettings | None = None
-    """Times for which work goes on without clients, in a server that outlives its clients; None if the server belongs
-    to one client.
-    """
-    threads: Path | None = None
-    """Home in which new conversations are stored; that of the settings if it is None."""
-    kept: KeptFolders = KeptFolders()
-    machine: SystemPorts = SystemPorts()
+    @property
+    def at_rest(self) -> bool:
+        """Whether no request is in work, and all output was written."""
+        busy = self.connection.in_work or self.shared.accounts.logging_in
+        return not busy and self.client.outgoing.unread == 0
 
 
 async def serve(transport: Transport, settings: ServerSettings) -> None:
@@ -160,12 +144,6 @@ class Server:
         self._auth, self._shared = auth_manager(settings), Shared()
         self._git = Git(settings.home, find_git(settings.environment, settings.cwd))
 
-        def assembler() -> Callable[[], Assembled]:
-            assemble = engine_composition.assemble
-            return lambda: assemble(
-                process, machine.http, runner, self._git, self._auth, background, self._skills
-            )
-
         def mcp_logins() -> McpLogins:
             http = oauth_http.OAuthHttp(environment)
             return login.McpLogins(settings.home, http, machine.wall_clock, machine.random)
@@ -177,7 +155,7 @@ class Server:
             lambda: stored_conversations.StoredConversations(settings.home, machine.wall_clock)
         )
         self._search = Lazy(lambda: search.FileSearch(machine.time_ns))
-        self.engine = LazyEngine(Lazy(assembler), runner, environment, background)
+        self.engine = LazyEngine(partial(self._assemble, process), runner, environment, background)
         self.conversations = ConversationManager(
             self.engine.open, background, settings.limits.conversations, machine.wall_clock
         )
@@ -191,6 +169,29 @@ class Server:
             )
             background.start_soon(unattended.run, anyio.sleep, name="unattended")
             background.start_soon(self._unloader.run, anyio.sleep, name="idle conversations")
+
+    def _assemble(self, process: ProcessEnvironment) -> Assembled:
+        """Make the engine. This loads the modules of the agent."""
+        auth, background, runner = self._auth, self._background, self._runner
+        questions = model_clients.ModelQuestions(model_clients.Networks(self._settings.machine.http), auth)
+        clock, lessons = process.wall_clock, quirks.Lessons()
+        known = known_models.KnownModels(
+            auth.home, questions.ask, questions.account, background, clock, lessons
+        )
+        models = model_clients.Models(questions.networks, auth, process.jitter, known, lessons, process.gate)
+        adapters = engine_adapters.EngineAdapters(process, runner, auth, background)
+        services = engine.EngineServices(
+            process=process,
+            runner=runner,
+            checkpoints=Lazy(lambda: service.Checkpoints(self._git, process.new_conversation_id, clock)),
+            skills=self._skills,
+            model=models.of,
+            known_models=known,
+            mcp=adapters.mcp,
+            telemetry=adapters.telemetry,
+            turn_completed=adapters.turn_completed,
+        )
+        return Assembled(engine.Engine(services), models, adapters)
 
     @property
     def _unloader(self) -> idle.IdleReaper:

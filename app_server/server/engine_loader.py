@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from app_server.engine.client_context import ActiveClient, ClientContext
 from app_server.engine.config.config_values import Config
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
 from app_server.engine.support.engine_errors import CoreError
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.thread_origin import OpenedConversation, Origin
 
 if TYPE_CHECKING:
+    from app_server.engine.engine import Engine
     from app_server.engine.mcp.mcp_requests import McpRequests
     from app_server.engine.model.model_facts import ModelFacts
-    from app_server.server.engine_composition import Assembled
+    from app_server.server.engine_adapters import EngineAdapters
+    from app_server.server.model_clients import Models
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,14 @@ preparation.
 """
 
 
+class Assembled(Struct, frozen=True):
+    """The engine, with the parts of it that serve requests about no conversation."""
+
+    engine: Engine
+    models: Models
+    adapters: EngineAdapters
+
+
 class LazyEngine:
     """Opens conversations and lists models. The first use loads and assembles the engine, in the event loop, so that
     responses keep the order of their requests.
@@ -39,7 +49,7 @@ class LazyEngine:
 
     def __init__(
         self,
-        assemble: Lazy[Callable[[], Assembled]],
+        assemble: Callable[[], Assembled],
         runner: CommandRunner,
         environment: Mapping[str, str],
         background: TaskGroup,
@@ -109,5 +119,5 @@ class LazyEngine:
 
     def _ready(self) -> Assembled:
         if self._assembled is None:
-            self._assembled = self._assemble.get()()
+            self._assembled = self._assemble()
         return self._assembled

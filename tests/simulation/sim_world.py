@@ -18,7 +18,8 @@ from anyio.abc import TaskGroup
 
 from app_server.engine.config.config_values import SharingSettings
 from app_server.engine.system_ports import SystemPorts
-from app_server.server.composition import ClientSettings, Server, ServerSettings, open_server, serve
+from app_server.server.composition import Server, open_server, serve
+from app_server.server.server_settings import ClientSettings, ServerSettings
 from app_server.server.transport.memory import MemoryTransport, memory_pair
 from tests.simulation.company import come_back
 from tests.simulation.conversation_person import ConversationPerson

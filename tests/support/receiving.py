@@ -12,7 +12,7 @@ import anyio
 from app_server.engine.config.config_values import SharingSettings
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.socket_paths import SocketPaths, named_place
-from app_server.server.composition import ClientSettings, Server, ServerLoad
+from app_server.server.composition import ServedConnection, Server, ServerLoad
 from app_server.server.daemon.acceptor import Acceptor
 from app_server.server.daemon.binding import BoundSocket, hold_place
 from app_server.server.daemon.client_connections import SocketConnection
@@ -20,7 +20,7 @@ from app_server.server.daemon.listeners import Listener
 from app_server.server.daemon.preface import Question, yes
 from app_server.server.daemon.shutdown import Shutdown
 from app_server.server.daemon.websocket_listener import WebSocketListener
-from app_server.server.served_connection import ServedConnection
+from app_server.server.server_settings import ClientSettings
 from app_server_protocol.framing import Transport, TransportClosed
 
 LINE_LIMIT = 1 << 20

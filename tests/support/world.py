@@ -23,7 +23,8 @@ import pytest
 from anyio.abc import TaskGroup
 
 from app_server.engine.support.limits import limits_of
-from app_server.server.composition import ClientSettings, Server, ServerSettings, open_server
+from app_server.server.composition import Server, open_server
+from app_server.server.server_settings import ClientSettings, ServerSettings
 from app_server.server.transport.memory import memory_pair
 from app_server_protocol.encoding import Json
 from tests.support.client import Client, MemoryWire, ProcessWire

@@ -53,7 +53,8 @@ from app_server.engine.support.engine_errors import AuthError, ConfigError, GitE
 from app_server.engine.support.socket_paths import place_of_home
 from app_server.engine.workspace.git.find_git import find_git
 from app_server.engine.workspace.git.run_git import run_git
-from app_server.server.composition import ServerSettings, auth_manager, command_runner
+from app_server.server.composition import auth_manager, command_runner
+from app_server.server.server_settings import ServerSettings
 
 log = logging.getLogger(__name__)
 

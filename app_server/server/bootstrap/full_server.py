@@ -15,7 +15,8 @@ from anyio.abc import TaskGroup
 from app_server.server.bootstrap.launch import ProcessOptions
 from app_server.server.bootstrap.overrides import cli_overrides
 from app_server.server.bootstrap.stdio import StdioTransport
-from app_server.server.composition import ServerSettings, serve
+from app_server.server.composition import serve
+from app_server.server.server_settings import ServerSettings
 
 log = logging.getLogger(__name__)
 

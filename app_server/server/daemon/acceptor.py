@@ -17,7 +17,7 @@ from functools import partial
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from app_server.server.composition import ClientSettings, Server
+from app_server.server.composition import Server
 from app_server.server.daemon.client_connections import (
     ClientConnection,
     SocketConnection,
@@ -28,6 +28,7 @@ from app_server.server.daemon.client_connections import (
 from app_server.server.daemon.listeners import Listener
 from app_server.server.daemon.preface import BadPreface, Question, no, parse_preface, yes
 from app_server.server.logs import CONNECTION
+from app_server.server.server_settings import ClientSettings
 from app_server.server.transport.socket_streams import LongMessageLimiter, SocketStream
 from app_server_protocol.framing import Transport
 from app_server_protocol.jsonrpc import dump_error

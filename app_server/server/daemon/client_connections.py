@@ -19,11 +19,11 @@ import msgspec
 from msgspec import Struct
 
 from app_server.engine.support.worker_threads import run_in_thread
-from app_server.server.composition import ClientSettings, Server
+from app_server.server.composition import ServedConnection, Server
 from app_server.server.daemon.listeners import Listener
 from app_server.server.daemon.peer_credentials import is_from_own_work, is_own_work, peer_of
 from app_server.server.proxy.connect import BEGINNING_OF_ANY, MOST_BYTES
-from app_server.server.served_connection import ServedConnection
+from app_server.server.server_settings import ClientSettings
 from app_server.server.transport.socket_streams import LongMessageSlot, SocketStream, StreamTransport
 from app_server_protocol.framing import Transport
 

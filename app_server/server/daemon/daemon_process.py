@@ -29,7 +29,7 @@ from app_server.server.bootstrap.launch import ProcessOptions, parse_launch
 from app_server.server.bootstrap.server_process import begin_loading, end_loading, guard_memory
 from app_server.server.bootstrap.standard_streams import complain
 from app_server.server.bootstrap.stdio import StdioTransport
-from app_server.server.composition import Server, ServerSettings, open_server
+from app_server.server.composition import Server, open_server
 from app_server.server.daemon.acceptor import Acceptor
 from app_server.server.daemon.addresses import (
     Addresses,
@@ -44,6 +44,7 @@ from app_server.server.daemon.preload import InstallationChanged, load_everythin
 from app_server.server.daemon.shutdown import Shutdown
 from app_server.server.logs import set_up_logging
 from app_server.server.proxy.spawn import Startup
+from app_server.server.server_settings import ServerSettings
 from app_server_protocol.policy import writable_names
 from app_server_protocol.values import replace
 

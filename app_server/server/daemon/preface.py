@@ -16,8 +16,8 @@ from msgspec import Struct
 from app_server import __version__
 from app_server.server.bootstrap.launch import parse_launch
 from app_server.server.bootstrap.overrides import cli_overrides
-from app_server.server.composition import ClientSettings
 from app_server.server.proxy.connect import NUMBER
+from app_server.server.server_settings import ClientSettings
 from app_server_protocol.encoding import Json
 from app_server_protocol.values import Redacted, replace
 

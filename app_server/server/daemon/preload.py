@@ -34,7 +34,9 @@ log = logging.getLogger(__name__)
 
 PARTS = (
     "app_server.server.apis",
-    "app_server.server.engine_composition",
+    "app_server.server.engine_adapters",
+    "app_server.server.model_clients",
+    "app_server.server.server_settings",
     "app_server.engine.support.rooted_fs",
     "app_server.server.client_connection",
     "app_server.server.conversations",
@@ -48,7 +50,6 @@ PARTS = (
     "app_server.engine.support.redaction",
     "app_server.server.proxy",
     "app_server.server.rpc",
-    "app_server.server.served_connection",
     "app_server.server.composition",
     "app_server.server.daemon",
     "app_server.server.bootstrap.standard_streams",

@@ -247,7 +247,8 @@ async def test_a_first_task_of_a_large_batch_that_is_nearly_done_comes_soon(batc
 def test_a_server_over_stdio_loads_nothing_of_it() -> None:
     loaded = modules_loaded_by(
         "import app_server.cli.dispatch, "
-        "app_server.server.bootstrap.full_server, app_server.server.engine_composition\n"
+        "app_server.server.bootstrap.full_server, app_server.engine.engine\n"
+        "import app_server.server.model_clients, app_server.server.engine_adapters\n"
         "from app_server.server.apis.v2.v2_routes import HANDLERS; HANDLERS.load_for('thread/start')\n"
         "import app_server.engine.session.operations, app_server.engine.http.http_transport"
     )

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from app_server import __version__
 from app_server.engine.config.config_values import CliOverrides, RequestOverrides
 from app_server.engine.config.layers import combine
-from app_server.server.composition import ClientSettings
 from app_server.server.daemon.preface import BadPreface, Question, no, parse_preface, yes
 from app_server.server.proxy.connect import ProxyRefused, accepted, preface
+from app_server.server.server_settings import ClientSettings
 from app_server_protocol.encoding import Json
 
 HOME = Path("/home/user/.codex")

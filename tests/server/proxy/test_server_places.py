@@ -11,8 +11,9 @@ from app_server.engine.storage.batch_folders import note
 from app_server.engine.storage.socket_folders import announce, socket_folders
 from app_server.engine.support.filelock import hold
 from app_server.engine.support.socket_paths import named_place, place_of_home, usual_folder
-from app_server.server.composition import ServerSettings, command_runner
+from app_server.server.composition import command_runner
 from app_server.server.daemon.binding import hold_place
+from app_server.server.server_settings import ServerSettings
 from app_server_protocol.policy import WorkspaceWrite
 
 
