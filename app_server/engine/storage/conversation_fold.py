@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from app_server.engine.storage import plain_texts
 from app_server.engine.storage.decode import RolloutDecoder
 from app_server.engine.storage.encode import kept_item
 from app_server.engine.storage.history_calls import OF_CALLS
-from app_server.engine.storage.plain_texts import PlainTextDecoder
 from app_server.engine.storage.record import RevertedRanges, StoredRecord
 from app_server.engine.storage.turn_edges import Events
 from app_server.engine.storage.turn_fold import TurnFold, WholeHistory
@@ -37,7 +37,7 @@ class ConversationFold:
         """Begin without lines. `turns`, `messages`: what is wanted; the plan comes with the turns."""
         self._conversation_id, self._reverted_lines = conversation_id, reverted_lines
         self._turns, self._wants_messages = TurnFold() if turns else None, messages
-        self._texts = None if turns else PlainTextDecoder.of(conversation_id)
+        self._texts = None if turns else plain_texts.PlainTextDecoder.of(conversation_id)
         self._decoder = self._texts or RolloutDecoder(conversation_id, notices=messages)
         self._gone: RolloutDecoder | None = None
         self.messages: list[EventMsg] = []

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from app_server.engine.storage import turn_places
 from app_server.engine.storage.decode import OF_TURNS, DecoderState, RolloutDecoder
 from app_server.engine.storage.history_calls import CALLS
 from app_server.engine.storage.line_reader import raw_lines
@@ -33,7 +34,6 @@ from app_server.engine.storage.record import (
 from app_server.engine.storage.reverts import LOOKS_BACK, find_reverts, first_line_of_turn
 from app_server.engine.storage.segments import opened_whole
 from app_server.engine.storage.turn_fold import ItemIds
-from app_server.engine.storage.turn_places import FileId, TurnPlace, TurnSnapshot, is_due, may_be_saved
 from app_server.engine.support.lazy import Lazy
 from app_server_protocol.engine.events import ItemCompleted, SessionEvent, TurnEnded, TurnRenamed, TurnStarted
 from app_server_protocol.engine.items import UserMessage
@@ -41,6 +41,7 @@ from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.storage.saved_turns import SavedTurns
+    from app_server.engine.storage.turn_places import FileId, TurnPlace, TurnSnapshot
 
 KEPT = 8
 """Maximum number of files whose indexes are cached. This is a choice: a client pages through a few threads at a time.
@@ -110,7 +111,7 @@ class TurnIndex(Struct):
             return None
         known = {item for place in self.places for item in place.items}
         times = {id: times for id, times in self.ids.times.items() if times != 1 or id not in known}
-        return TurnSnapshot(
+        return turn_places.TurnSnapshot(
             self.lines,
             self.size,
             self._decoder.state(),
@@ -172,7 +173,7 @@ class TurnIndex(Struct):
         match event.event:
             case TurnStarted() | TurnEnded() | ItemCompleted() if event.turn_id is not None:
                 place = self._places.setdefault(
-                    event.turn_id, TurnPlace(event.turn_id, raw.number, raw.begin, before)
+                    event.turn_id, turn_places.TurnPlace(event.turn_id, raw.number, raw.begin, before)
                 )
             case _:
                 return
@@ -270,7 +271,7 @@ class TurnIndexes:
 
     def _is_saved(self, status: os.stat_result) -> bool:
         """Return whether the turns of a file may be saved: it is long, and has a name."""
-        return self._saved is not None and may_be_saved(status.st_size) and status.st_nlink > 0
+        return self._saved is not None and turn_places.may_be_saved(status.st_size) and status.st_nlink > 0
 
     def _keep(self, key: FileId, kept: _Kept) -> None:
         self._kept[key] = kept
@@ -280,7 +281,11 @@ class TurnIndexes:
     def _save(self, status: os.stat_result, conversation_id: str) -> None:
         """Save the index of a file if it is due."""
         kept = self._kept[status.st_dev, status.st_ino]
-        if self._saved is None or not self._is_saved(status) or not is_due(kept.index.size, kept.saved_size):
+        if (
+            self._saved is None
+            or not self._is_saved(status)
+            or not turn_places.is_due(kept.index.size, kept.saved_size)
+        ):
             return
         snapshot = kept.index.snapshot(kept.sample)
         if snapshot is not None:

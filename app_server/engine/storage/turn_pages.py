@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from app_server.engine.storage.conversation_fold import ConversationFold
 from app_server.engine.storage.decode import RolloutDecoder
@@ -26,13 +26,15 @@ from app_server.engine.storage.reverts import find_reverts
 from app_server.engine.storage.segments import opened_whole
 from app_server.engine.storage.turn_fold import ItemIds, TurnFold, WholeHistory
 from app_server.engine.storage.turn_index import TurnIndexes, TurnPlaces
-from app_server.engine.storage.turn_places import TurnPlace
 from app_server_protocol.engine.events import SessionEvent, TurnRecord, TurnRenamed
 from app_server_protocol.engine.items import EnteredReview, UserMessage
 from app_server_protocol.values import replace
 
 NO_TURNS: Final = TurnPlaces((), RevertedRanges())
 
+
+if TYPE_CHECKING:
+    from app_server.engine.storage.turn_places import TurnPlace
 
 Result = TypeVar("Result")
 
