@@ -130,6 +130,31 @@ async def test_a_stored_thread_is_found_named_exported_archived_and_deleted(tmp_
         )
 
 
+async def test_a_stored_thread_goes_back_to_a_message_with_its_files(tmp_path: Path) -> None:
+    async with place_in(tmp_path, reply(patches(PATCH)), reply(says("Done."))) as place:
+        done = await place.run("exec", "--skip-git-repo-check", "-s", "workspace-write", "Make it.")
+        made = tmp_path / "workspace" / "new.txt"
+        assert (done.returncode, made.read_text()) == (0, "one\n"), done.stderr
+        id = (await place.run("threads", "list")).stdout.split("\t")[0]
+        listed = await place.run("threads", "rewind", id)
+        assert "1 files  Make it." in listed.stdout
+
+        shown = await place.run("threads", "rewind", id, "--to", "1")
+        assert "1 file deleted; 1 turns leave the conversation\n" in shown.stdout
+        assert "nothing was done; `--yes` does it" in shown.stderr
+        assert made.exists()
+        gone = await place.run("threads", "rewind", id, "--to", "1", "--yes")
+        assert (gone.returncode, made.exists()) == (0, False), gone.stderr
+        undo = gone.stderr.split("--to ")[1].split()[0]
+        back = await place.run("threads", "rewind", id, "--to", undo, "--restore", "files", "--yes")
+        assert (back.returncode, made.read_text()) == (0, "one\n"), back.stderr
+        doctor = (await place.run("doctor", "--json")).stdout
+        found = [check["found"] for check in json.loads(doctor)["checks"] if check["name"] == "checkpoints"]
+        assert found == ["1 thread, 0 MiB; beyond 1,024 MiB those of the oldest threads go"]
+        wrong = await place.run("threads", "rewind", id, "--to", "7")
+        assert (wrong.returncode, "there is no message 7" in wrong.stderr) == (1, True)
+
+
 async def test_a_name_of_two_threads_names_none(tmp_path: Path) -> None:
     async with place_in(tmp_path, reply(says("a")), reply(says("b"))) as place:
         for prompt in ("one", "two"):
