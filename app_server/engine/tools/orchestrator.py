@@ -25,7 +25,12 @@ from app_server.engine.approvals.program_trust import ProgramSearch, git_is_plai
 from app_server.engine.approvals.rules_text import PrefixRule
 from app_server.engine.approvals.shell.summaries import parse_command
 from app_server.engine.context.text_for_model import command_result
-from app_server.engine.sandbox.exec.command import CommandSpec, ExecResult, command_environment
+from app_server.engine.sandbox.exec.command import (
+    CommandSpec,
+    ExecResult,
+    command_environment,
+    oversized_word,
+)
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.engine_errors import CoreError, LaunchError, retry_hint
 from app_server.engine.support.real_path import real_path
@@ -131,8 +136,12 @@ async def run_with_approval(
     restriction = None if typed else turn.approvals.rules.restriction(command.argv)
     request = decide.CommandRequest(command.argv, command.escalated, restriction)
     settings = turn.settings
-    refused = decide.policy_rejection(
-        request, settings.approval_policy, settings.sandbox_policy, settings.granular
+    oversized = oversized_word(command.argv)
+    # What cannot run is neither judged nor asked about: the user would read the whole of it for nothing.
+    refused = (
+        decide.policy_rejection(request, settings.approval_policy, settings.sandbox_policy, settings.granular)
+        if oversized is None
+        else None
     )
     if refused is not None:
         turn.report_decision("shell", command.call_id, ReviewDecision.DENIED)
@@ -142,6 +151,8 @@ async def run_with_approval(
     try:
         if not command.argv:
             raise ToolFailure("command args are empty")
+        if oversized is not None:
+            raise ToolFailure(f"execution error: {oversized}")
         if not all(map(_can_be_passed, (*command.argv, command.cwd))):
             raise ToolFailure("execution error: a command cannot hold NUL characters or broken Unicode")
         return await CommandApproval(command, request, turn).execute_approved(execute)

@@ -9,9 +9,11 @@ import pytest
 from app_server.client import ApprovalReply, ApprovalRequest, CommandApprovalRequest, PatchApprovalRequest
 from app_server_protocol.encoding import Json
 from app_server_protocol.v2.items import CommandExecutionThreadItem, ThreadItem
+from tests.support.client import Refused
+from tests.support.editor import opened
 from tests.support.library import MakeLibraryWorld
-from tests.support.scripted_model import patches, reply, runs, says, script
-from tests.support.thread_client import notified
+from tests.support.scripted_model import calls, patches, reply, runs, says, script
+from tests.support.thread_client import items, notified, say, start
 from tests.support.world import MakeWorld
 
 pytestmark = pytest.mark.scenario
@@ -354,3 +356,51 @@ async def test_a_patch_for_the_session_allows_later_changes_of_its_files(library
         )
         assert (w.workspace / "a.txt").read_text() == "two\n"
         assert [each.name for each in w.workspace.iterdir()] == ["a.txt"]
+
+
+LONG = "x" * 200_000
+FULL_ACCESS: Json = {"approvalPolicy": "on-request", "sandbox": "danger-full-access"}
+TOO_LONG = [
+    (runs("echo", LONG), ""),
+    (script(f"echo made > made.txt; : {LONG}"), ""),
+    (
+        calls("exec_command", {"cmd": f": {LONG}", "shell": "/bin/sh", "login": False}),
+        "[features]\nunified_exec = true\n",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "tables"), TOO_LONG)
+@pytest.mark.parametrize("api", ["v1", "v2", "acp"])
+async def test_nobody_is_asked_about_a_command_that_the_system_cannot_start(
+    world: MakeWorld, call: Json, tables: str, api: str
+) -> None:
+    script = (reply(call), reply(says("well")))
+    async with world(*script, tables=tables, config=UNTRUSTED, acp=api == "acp") as w:
+        if api == "v1":
+            played = await w.client.turn(await w.open(approvalPolicy="untrusted"))
+            assert [end["exit_code"] for end in played.of("exec_command_end")] == [-1]
+        elif api == "v2":
+            await say(w.client, await start(w.client, **FULL_ACCESS))
+            [item] = items(w, kind="commandExecution")
+            assert (item["status"], item["exitCode"]) == ("failed", None)
+        else:
+            editor, session = await opened(w)
+            assert await editor.ends(session) == "end_turn"
+        assert not (w.workspace / "made.txt").exists()
+    text = w.model.requests[1].outputs()["c1"]
+    assert text.startswith("execution error: a word of the command has 200,0")
+    assert "bytes, and the system takes at most " in text
+
+
+async def test_a_command_of_a_client_fails_with_the_same_text(world: MakeWorld) -> None:
+    async with world() as w:
+        with pytest.raises(Refused, match="a word of the command has 200,000 bytes"):
+            await w.client.call("command/exec", {"command": ["echo", LONG]})
+
+
+async def test_words_that_are_too_long_together_are_named(world: MakeWorld) -> None:
+    words = ["x" * 100_000] * 50
+    async with world(reply(runs("true", *words)), reply(says("well"))) as w:
+        await say(w.client, await start(w.client, approvalPolicy="never", sandbox="danger-full-access"))
+    assert "together are longer than the system takes" in w.model.requests[1].outputs()["c1"]

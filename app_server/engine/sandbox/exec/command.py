@@ -16,8 +16,10 @@ known to read only, gets no variable by which its programs would execute somethi
 
 from __future__ import annotations
 
+import mmap
 import re
-from collections.abc import Callable, Collection, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 
 from msgspec import Struct
@@ -49,6 +51,29 @@ class CommandSpec(Redacted, frozen=True, kw_only=True):
     """Time limit in milliseconds. None if there is no limit."""
     sandbox: SandboxPlan | None = None
     """Sandbox plan. None if there is no sandbox (danger-full-access, or an approved escalation)."""
+
+
+PAGES_IN_WORD = 32
+"""Maximum size of one word of a command on Linux, in pages of memory, with the NUL at its end. Other systems limit all
+words together.
+"""
+
+
+def oversized_word(argv: Iterable[str]) -> str | None:
+    """Return why no program can get these words; None if none of them is too long for the system. Such a command is
+    refused before anybody is asked about it.
+    """
+    limit = PAGES_IN_WORD * mmap.PAGESIZE - 1
+    if sys.platform != "linux":
+        return None
+    for word in argv:
+        size = len(word.encode("utf-8", "surrogatepass")) if 4 * len(word) > limit else 0
+        if size > limit:
+            return (
+                f"a word of the command has {size:,} bytes, and the system takes at most {limit:,}; "
+                "put the text into a file, and let the command read the file"
+            )
+    return None
 
 
 class ExecResult(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.sandbox.exec.command import CommandSpec
+from app_server.engine.sandbox.exec.command import CommandSpec, oversized_word
 from app_server.engine.sandbox.exec.landlock_rights import LandlockRights
 from app_server.engine.sandbox.launcher import launcher_wire
 from app_server.engine.sandbox.launcher.launcher_wire import Value
@@ -162,6 +162,8 @@ def build(
     """
     if not spec.argv or not spec.argv[0]:
         raise LaunchError("command args are empty")
+    if (problem := oversized_word(spec.argv)) is not None:
+        raise LaunchError(problem)
     plan = spec.sandbox
     return {
         "argv": [_encode(argument) for argument in spec.argv],

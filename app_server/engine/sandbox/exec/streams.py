@@ -337,6 +337,8 @@ def execution_error(code: int) -> str:
         return "the process that should start the command has ended; try again"
     if code in SHORTAGES:
         return f"{os.strerror(code)}{retry_hint(code)}"
+    if code == errno.E2BIG:
+        return "the words of the command and its environment together are longer than the system takes; use a file"
     kinds = {errno.ENOENT: "NotFound", errno.EACCES: "PermissionDenied", errno.ENOTDIR: "NotADirectory"}
     return (
         f'Io(Os {{ code: {code}, kind: {kinds.get(code, "Uncategorized")}, message: "{os.strerror(code)}" }})'
