@@ -498,7 +498,7 @@ OPENS_FILES = {
     "app_server.engine.checkpoints.kept_files": "a folder in the home that is the user's alone",
     "app_server.client.options": "the beginning of a picture that the program names, with its own rights",
     "app_server.engine.approvals.exec_policy": "rules in the home, from the folder that was opened",
-    "app_server.engine.hooks.active_hooks": "a long context in the home, for the model",
+    "app_server.engine.hooks.context_files": "a long context in the home, for the model",
     "app_server.engine.model.catalogue": "the file of models of the package",
     "app_server.engine.workspace.fs": "what a client names, with the rights of the user",
     "app_server.engine.config.settings_file": "a lock in the home",

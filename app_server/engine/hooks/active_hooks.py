@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from app_server.engine.context.text_for_model import BYTES_PER_TOKEN, estimate_tokens
+from app_server.engine.hooks.context_files import cut_context
 from app_server.engine.hooks.decision import (
     NO_DECISION,
     HookContext,
@@ -27,7 +25,6 @@ from app_server.engine.hooks.decision import (
     run_status,
 )
 from app_server.engine.hooks.hook_definitions import (
-    DEFAULT_CONTEXT_TOKENS,
     HookHandler,
     HookTrust,
     LoadedHooks,
@@ -35,7 +32,6 @@ from app_server.engine.hooks.hook_definitions import (
 from app_server.engine.hooks.hook_input import OF_THREAD, HookTurn
 from app_server.engine.hooks.hook_output import HookFailure, HookOutput
 from app_server.engine.hooks.run_hooks import RunHandler
-from app_server.engine.support.private_folders import temporary_folder
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent
 from app_server_protocol.engine.hook_events import HookEvent, HookHandlerType, HookRunStatus
@@ -62,9 +58,12 @@ class ActiveHooks:
         emit: Callable[[EngineEvent], None],
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
+        home: Path,
     ) -> None:
-        """`turn` returns the fields of all inputs. `runners`: what runs the handlers of each type."""
-        self.hooks = hooks
+        """`turn` returns the fields of all inputs. `runners`: what runs the handlers of each type. `home`: where
+        contexts that are cut stay whole.
+        """
+        self.hooks, self._home = hooks, home
         self._turn, self._runners, self._emit = turn, runners, emit
         self._clock, self._wall_clock = clock, wall_clock
         self._beside: TaskGroup | None = None
@@ -168,6 +167,12 @@ class ActiveHooks:
             log.exception("hook %s", handler.key)
             return HookFailure(f"failed unexpectedly ({type(error).__name__})")
 
+    def context_messages(self, contexts: Sequence[HookContext]) -> tuple[MessageItem, ...]:
+        """Return one developer message for each context. Writes files in the home for long ones."""
+        return tuple(
+            developer_text(cut_context(context, self._home, self._turn().session_id)) for context in contexts
+        )
+
     def _run_id(self, handler: HookHandler, call_id: str | None) -> str:
         """Return the id of a run. A second run of the same handler for the same call has a number of its own, since
         every run begins once and ends once.
@@ -180,30 +185,5 @@ class ActiveHooks:
         return id if number == 1 else f"{id}:{number}"
 
 
-def context_messages(contexts: Sequence[HookContext], home: Path) -> tuple[MessageItem, ...]:
-    """Return one developer message for each context. Writes files in the home for long ones."""
-    return tuple(developer_text(_cut(context, home)) for context in contexts)
-
-
 def developer_text(text: str) -> MessageItem:
     return MessageItem(role="developer", content=(InputText(text=text),))
-
-
-def _cut(context: HookContext, home: Path) -> str:
-    limit = context.handler.definition.additional_context_limit
-    tokens, text = DEFAULT_CONTEXT_TOKENS if limit is None else limit, context.text
-    if estimate_tokens(text) <= tokens:
-        return text
-    head = text.encode("utf-8", "replace")[: tokens * BYTES_PER_TOKEN].decode("utf-8", "ignore")
-    try:
-        place = f"The whole text is in {_spill(text, home)}."
-    except OSError as error:
-        place = f"The rest could not be written ({error.strerror or error})."
-    return f"{head}\n[… cut after {tokens} tokens (`additionalContextLimit`). {place}]"
-
-
-def _spill(text: str, home: Path) -> str:
-    number, path = tempfile.mkstemp(prefix="hook-context-", suffix=".txt", dir=temporary_folder(home))
-    with os.fdopen(number, "wb") as file:
-        file.write(text.encode("utf-8", "replace"))
-    return path

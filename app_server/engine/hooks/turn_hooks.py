@@ -5,7 +5,7 @@ The real ones are in `active_hooks`, which is loaded with the first turn that ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -15,11 +15,12 @@ from app_server_protocol.encoding import Json
 
 if TYPE_CHECKING:
     from app_server.engine.hooks.announced_hooks import ClientCallback
-    from app_server.engine.hooks.decision import HookDecision
+    from app_server.engine.hooks.decision import HookContext, HookDecision
     from app_server.engine.hooks.hook_definitions import HookHandler, LoadedHooks
     from app_server.engine.hooks.hook_files import HookFiles
     from app_server.engine.hooks.run_hooks import HookCommands
     from app_server_protocol.engine.hook_events import HookEvent
+    from app_server_protocol.responses import MessageItem
 
 
 class TurnHooks(Protocol):
@@ -48,6 +49,10 @@ class TurnHooks(Protocol):
         """
         ...
 
+    def context_messages(self, contexts: Sequence[HookContext]) -> tuple[MessageItem, ...]:
+        """Return what hooks add to the context as messages for the model. Writes files in the home for long ones."""
+        ...
+
 
 class NoTurnHooks:
     """The hooks of a turn that has none."""
@@ -66,6 +71,9 @@ class NoTurnHooks:
         without: HookHandler | None = None,
     ) -> HookDecision:
         raise AssertionError("there are no hooks")
+
+    def context_messages(self, contexts: Sequence[HookContext]) -> tuple[MessageItem, ...]:
+        return ()
 
 
 NO_TURN_HOOKS: Final = NoTurnHooks()

@@ -14,8 +14,9 @@ import anyio
 
 from app_server.engine.context.history import message_text
 from app_server.engine.hooks import hook_input
-from app_server.engine.hooks.active_hooks import LAST_SECONDS, ActiveHooks, context_messages
+from app_server.engine.hooks.active_hooks import LAST_SECONDS, ActiveHooks
 from app_server.engine.hooks.client_callbacks import ClientCallbacks
+from app_server.engine.hooks.context_files import remove_contexts
 from app_server.engine.hooks.decision import HookDecision
 from app_server.engine.hooks.hook_definitions import HookHandler, LoadedHooks
 from app_server.engine.hooks.hook_files import HookFiles
@@ -62,6 +63,7 @@ async def hooked(turn: TurnContext, tools: ToolContext) -> AsyncIterator[HookSte
         turn.emitter.emit,
         services.sources.clock,
         services.sources.wall_clock,
+        services.conversation.config.home,
     )
     tools.hooks = active
     steps = HookSteps(turn, active)
@@ -296,7 +298,7 @@ class HookSteps:
         self._turn.record(*self._messages(decision))
 
     def _messages(self, decision: HookDecision) -> tuple[MessageItem, ...]:
-        return context_messages(decision.contexts, self._turn.services.conversation.config.home)
+        return self.hooks.context_messages(decision.contexts)
 
     def _warn(self, text: str) -> None:
         self._turn.emitter.emit(WarningNotice(message=text))
@@ -313,7 +315,9 @@ AUTO, MANUAL = "auto", "manual"
 
 
 async def thread_ends(services: SessionServices, operation_id: str) -> None:
-    """Run the hooks of the end of a thread, if a turn of it had hooks."""
+    """Run the hooks of the end of a thread, if a turn of it had hooks. What hooks wrote for a thread that is not stored
+    is removed with it.
+    """
     if services.state.hooks.last is None:
         return
     loaded, commands = services.state.hooks.last
@@ -327,7 +331,10 @@ async def thread_ends(services: SessionServices, operation_id: str) -> None:
         OperationEmitter(services.outbox, operation_id).emit,
         services.sources.clock,
         services.sources.wall_clock,
+        services.conversation.config.home,
     )
     if active.has(HookEvent.SESSION_END):
         with anyio.move_on_after(LAST_SECONDS, shield=True):
             await active.run(HookEvent.SESSION_END, hook_input.ending("other"), "other")
+    if services.conversation.rollout_path is None:
+        await run_in_thread(remove_contexts, services.conversation.config.home, services.conversation.id)

@@ -252,14 +252,14 @@ class StoredConversations:
         return await run_in_thread(unarchive_rollout, self._home, path)
 
     async def delete(self, id: ConversationId, path: Path) -> None:
-        """Delete the file, and the name and metadata that are stored for it. Raises ConversationError, RolloutBusy and
+        """Delete the file, and all else that is stored for it. Raises ConversationError, RolloutBusy and
         OSError.
         """
 
         def delete() -> None:
             delete_rollout(self._home, path)
             self._notes.forget(id)
-            private_folders.remove_own_folder(self._home, private_folders.CHECKPOINTS, str(id))
+            private_folders.remove_folders_of(self._home, str(id))
 
         await run_in_thread(delete)
 

@@ -19,6 +19,8 @@ from app_server.engine.support.private_folder import PRIVATE, UnsafeFolder, make
 FOLDER = "tmp"
 CHECKPOINTS = "checkpoints"
 """Name of the folder in the home with the checkpoints of threads."""
+HOOK_CONTEXTS = "hook-contexts"
+"""Name of the folder in `tmp` with what hooks told the model in full, by thread."""
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -43,6 +45,12 @@ def remove_own_folder(home: str | os.PathLike[str], *names: str) -> None:
         folder
     ):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_folders_of(home: str | os.PathLike[str], thread: str) -> None:
+    """Remove the checkpoints of a thread, and what hooks told its model."""
+    remove_own_folder(home, CHECKPOINTS, thread)
+    remove_own_folder(home, FOLDER, HOOK_CONTEXTS, thread)
 
 
 def temporary_folder(home: str | os.PathLike[str]) -> str:

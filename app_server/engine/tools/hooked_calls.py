@@ -7,10 +7,8 @@ the model had made it so: by rules, policy and sandbox. Loaded with the first ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from app_server.engine.hooks import hook_input
-from app_server.engine.hooks.active_hooks import context_messages, developer_text
+from app_server.engine.hooks.active_hooks import developer_text
 from app_server.engine.hooks.decision import HookContext, HookRewrite
 from app_server.engine.hooks.hook_definitions import HookHandler
 from app_server.engine.hooks.hook_output import Verdict
@@ -68,7 +66,7 @@ async def serve(call: ToolCall, tool: Tool, turn: ToolContext) -> ToolOutput:
         output = await _finished(judged.hooked, output, turn)
     finally:
         del turn.hooked[call.call_id]
-    return _with_items(output, _messages(judged.contexts, turn))
+    return _with_items(output, turn.hooks.context_messages(judged.contexts))
 
 
 class _Blocked(Exception):
@@ -144,17 +142,13 @@ async def _finished(hooked: HookedCall, output: ToolOutput, turn: ToolContext) -
     response = output.payload.content if output.response is None else output.response
     own = hook_input.tool_result(hooked.name, hooked.input, hooked.call_id, response)
     decision = await hooks.run(HookEvent.POST_TOOL_USE, own, *hooked.names, call_id=hooked.call_id)
-    messages = _messages(decision.contexts, turn)
+    messages = turn.hooks.context_messages(decision.contexts)
     if decision.verdict is Verdict.DENY:
         messages = (
             developer_text(f"A PostToolUse hook objects to this result: {decision.reason}"),
             *messages,
         )
     return _with_items(output, messages)
-
-
-def _messages(contexts: Sequence[HookContext], turn: ToolContext) -> tuple[MessageItem, ...]:
-    return context_messages(contexts, turn.config.home) if contexts else ()
 
 
 def _with_items(output: ToolOutput, messages: tuple[MessageItem, ...]) -> ToolOutput:

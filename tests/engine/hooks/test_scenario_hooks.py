@@ -256,11 +256,29 @@ async def test_context_is_a_developer_message(world: MakeWorld, hooks: HomeHooks
 async def test_long_context_is_cut_and_the_whole_is_in_a_file(world: MakeWorld, hooks: HomeHooks) -> None:
     hooks.add("SessionStart", "yes word | head -n 10000", additionalContextLimit=10)
     async with world(reply(says("done")), tables=hooks.tables()) as w:
-        await say(w.client, await start(w.client, **FULL))
+        thread = await start(w.client, **FULL)
+        await say(w.client, thread)
     [told] = w.model.requests[0].texts("developer")
     assert len(told) < 400
     path = Path(told.split("The whole text is in ")[1].rstrip("].").strip())
     assert path.read_text() == ("word\n" * 10000).strip()
+    assert path.parent.name == thread
+
+
+async def test_the_whole_of_a_context_is_removed_with_its_thread(world: MakeWorld, hooks: HomeHooks) -> None:
+    hooks.add("SessionStart", "yes word | head -n 10000", additionalContextLimit=10)
+
+    def kept() -> list[str]:
+        return [path.parent.name for path in (hooks.home / "tmp/hook-contexts").glob("*/*.txt")]
+
+    async with world(*(reply(says("done")) for _ in range(2)), tables=hooks.tables()) as w:
+        thread, fleeting = await start(w.client, **FULL), await start(w.client, **FULL, ephemeral=True)
+        for each in (thread, fleeting):
+            await say(w.client, each)
+        assert sorted(kept()) == sorted([thread, fleeting])
+        await w.client.call("thread/delete", {"threadId": thread})
+        assert kept() == [fleeting]
+    assert not list((hooks.home / "tmp/hook-contexts").iterdir())
 
 
 async def test_a_result_that_a_hook_objects_to_goes_to_the_model_with_the_reason(
