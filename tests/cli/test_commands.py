@@ -160,7 +160,10 @@ async def test_a_machine_on_which_all_is_well(tmp_path: Path) -> None:
         status, printed = await doctor(tmp_path, "--online", "--json", DESK_KEY=KEY)
         checks = by_name(printed)
     assert "it answers and offers 2 models" in checks["provider desk"]["found"]
-    assert checks["mcp server local"]["found"] == "started, 5 tools: echo, fail, hang, ask, change"
+    assert (
+        checks["mcp server local"]["found"]
+        == "started, notes 1, MCP 2025-06-18, 5 tools: echo, fail, hang, ask, change"
+    )
     assert {"python", "system", "home", "config", "git", "locks"} <= checks.keys()
     for layer in ("namespaces", "Landlock", "seccomp") if sys.platform == "linux" else ():
         assert f"{layer}" in checks["sandbox"]["found"]

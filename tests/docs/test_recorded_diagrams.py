@@ -22,12 +22,12 @@ PATCH = "*** Begin Patch\n*** Add File: greet.txt\n+hello\n*** End Patch"
 
 # --- the conversation API
 async def a_conversation(w: World) -> None:
-    await w.client.turn(await w.open(), "Does it work?")
+    await w.client.turn(await w.open(approvalPolicy="untrusted"), "Does it work?")
 
 
 async def a_command_of_a_conversation(w: World) -> None:
     w.client.decide("execCommandApproval", "approved")
-    await w.client.turn(await w.open(), "Run it")
+    await w.client.turn(await w.open(approvalPolicy="untrusted"), "Run it")
 
 
 async def an_interrupted_conversation(w: World) -> None:
@@ -40,7 +40,7 @@ async def an_interrupted_conversation(w: World) -> None:
 
 # --- the thread API
 async def opened(w: World) -> str:
-    thread = await start(w.client)
+    thread = await start(w.client, approvalPolicy="untrusted")
     await w.client.expect("thread/started")
     return thread
 
@@ -110,7 +110,7 @@ async def test_a_diagram_is_what_happens(world: MakeWorld, name: str) -> None:
     if name == "resuming":
         async with world(*speaks()) as w:
             await a_thread(w)
-    async with world(*replies(), config={"approval_policy": "untrusted"}, files=check) as w:
+    async with world(*replies(), files=check) as w:
         (w.workspace / "check.sh").chmod(0o755)
         await run(w)
         log = list(w.client.log)

@@ -21,6 +21,7 @@ from rich.console import Console
 
 from app_server.cli.chat.event_view import EventView
 from app_server.cli.chat.open_questions import OpenQuestions, PendingQuestion
+from app_server.cli.demo import workspace
 from app_server.cli.image_arguments import images
 from app_server.client.answering import ApprovalAnswer
 from app_server.client.app_server import AppServer
@@ -30,7 +31,7 @@ from app_server.client.event_stream import EventSubscription
 from app_server.client.events import ServerEvent, ThreadEvent
 from app_server.client.failures import AppServerError, InvalidArgument, RequestRefused
 from app_server.client.link import Connector
-from app_server.client.options import TurnOptions, image
+from app_server.client.options import StartOptions, TurnOptions, image
 from app_server.client.thread_handle import ThreadHandle
 from app_server_protocol.policy import kebab
 from app_server_protocol.v2.item_parts import UserInput
@@ -64,6 +65,8 @@ class ChatConversation:
         self._events: EventSubscription[ThreadEvent] | None = None
         self.settings: TurnOptions = {}
         """Settings for the next turn. Later turns keep them."""
+        self.start_options: StartOptions = {}
+        """Settings of new threads."""
         self._interrupts = False
         """Whether the user wants the turn to end."""
         self.started_at: float | None = None
@@ -98,7 +101,8 @@ class ChatConversation:
         return Path(self.thread.opened.cwd)
 
     async def start(self, cwd: Path) -> None:
-        await self._opened(await self.server.start_thread(on_approval=self._ask, cwd=cwd))
+        options: StartOptions = {**self.start_options, "cwd": cwd}
+        await self._opened(await self.server.start_thread(on_approval=self._ask, **options))
 
     async def resume(self, thread_id: str) -> None:
         thread = await self.server.resume_thread(thread_id, on_approval=self._ask, turns=True)
@@ -259,9 +263,12 @@ class Opening(Struct, frozen=True):
     lines: Sequence[str] = ()
     """Lines that are entered first."""
     attached: Sequence[UserInput] = ()
+    start_options: StartOptions = {}
+    """Settings of new threads."""
 
     async def open(self, chat: ChatConversation, cwd: Path) -> None:
         """Open the thread. Raises AppServerError."""
+        chat.start_options = self.start_options
         wanted = await newest_thread(chat.server, cwd) if self.last else self.thread
         if wanted is None:
             await chat.start(cwd)
@@ -287,7 +294,12 @@ def opening_of(args: argparse.Namespace) -> Opening:
         chooses = ["/resume" if again == "resume" else "/fork ?"]
     lines = [*chooses, *([" ".join(words)] if words else [])]
     return Opening(
-        thread=thread, last=args.last, fork=again == "fork", lines=lines, attached=images(args.image or ())
+        thread=thread,
+        last=args.last,
+        fork=again == "fork",
+        lines=lines,
+        attached=images(args.image or ()),
+        start_options=workspace.THREAD if args.demo else {},
     )
 
 

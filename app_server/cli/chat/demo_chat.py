@@ -25,7 +25,7 @@ from rich.console import Console
 from app_server.cli.chat.chat_conversation import ChatConversation, Opening, chat_session
 from app_server.cli.chat.plain_chat import PlainChat, TypedLine, TypedLines
 from app_server.cli.demo.demo_script import REPAIRED
-from app_server.cli.demo.workspace import DemoWorkspace, demo_surroundings
+from app_server.cli.demo.workspace import THREAD, DemoWorkspace, demo_surroundings
 from app_server.client.command_line import INTERRUPTED, printable, single_errors, until_signal
 from app_server.client.failures import AppServerError
 from app_server.client.link import OWN_COMMAND, SubprocessConnector
@@ -130,7 +130,7 @@ async def _play(console: Console, approver: Approver) -> int:
     async with demo_surroundings(os.environ) as workspace:
         played = Played(workspace, [], approved=True)
         _title(console, "a chat in a small repository")
-        await _chat(console, approver, played, Opening(lines=FIRST))
+        await _chat(console, approver, played, Opening(lines=FIRST, start_options=THREAD))
         _title(console, "a second server resumes the stored thread")
         await _chat(console, approver, played, Opening(last=True, lines=SECOND))
         played.approved = not approver.denied

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -20,11 +21,13 @@ from app_server.engine.support.home import home_folder
 from app_server.engine.support.private_folders import private_folder
 from app_server_protocol.values import Redacted
 
+if TYPE_CHECKING:
+    from app_server.client.options import StartOptions
+
 MODEL = "demo-model"
 CONFIG = """\
 model = "{model}"
 model_provider = "demo"
-approval_policy = "untrusted"
 sandbox_mode = "workspace-write"
 
 [sandbox_workspace_write]
@@ -42,6 +45,8 @@ request_max_retries = 0
 stream_max_retries = 0
 """
 
+THREAD: Final[StartOptions] = {"approval_policy": "untrusted"}
+"""Settings of the demo's threads: the user is asked about each command that is not known to only read."""
 WITHHELD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "CODEX_API_KEY")
 """Names of variables that are removed from the environment: the server runs without a key."""
 

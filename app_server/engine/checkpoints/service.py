@@ -73,6 +73,10 @@ class Checkpoints:
             self._bounded = True
             await run_in_thread(bound_home, self.git.home, recorder.folder.thread)
 
+    def forget(self, thread: str) -> None:
+        """Stop to watch the files of a thread that is open no more, which closes the copies of them."""
+        self._scans.pop(thread, None)
+
     def user_wrote(self, path: str) -> None:
         """Note that a client has just written a file for the user, by a method."""
         try:

@@ -102,6 +102,8 @@ class Session:
             services.outbox.store()
             services.outbox.close()
             self._close()
+            if services.checkpoints.started:
+                services.checkpoints.get().forget(services.conversation.id)
             services.commands.roots.close()
             await services.commands.terminals.close()
 

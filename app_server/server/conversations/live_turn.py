@@ -4,9 +4,9 @@ Everybody who shows the turn reads it here: the adapters of all APIs make their 
 client that joins is sent a snapshot of it. The texts of items are those that the engine keeps, up to the last event.
 
 The fold also restores the order that clients rely on where the engine breaks it: an item begins before anything else is
-said of it and ends once, a second item under the same id ends the first, and no item is left when its turn ends, except
-a command that goes on. Items have ids that are unique in the conversation: the engine's ids are those of the provider
-or the model, which may use an id again, even before its first item has ended.
+said of it and ends once. A second item under the same id, or an end of another kind of item, ends the first. No item is
+left when its turn ends, except a command that goes on. Items have ids that are unique in the conversation: the engine's
+ids are those of the provider or the model, which may use an id again, even before its first item has ended.
 """
 
 from __future__ import annotations
@@ -211,6 +211,8 @@ class LiveTurn(Struct, eq=False):
 
     def _end(self, event: SessionEvent, inner: events.ItemCompleted) -> Iterator[SessionEvent]:
         key = (event.turn_id, inner.item.id)
+        if (before := self._open.get(key)) is not None and type(before.item) is not type(inner.item):
+            yield from self.take(before.cut(inner.at_ms))
         if key not in self._open:
             started = events.ItemStarted(inner.item, inner.started_at_ms, announced=False)
             yield from self._begin(SessionEvent(event.operation_id, event.turn_id, started), started)

@@ -82,7 +82,7 @@ def test_the_overview_has_every_command_in_its_group(capsys: pytest.CaptureFixtu
         ("login stauts", "app-server login: there is no command 'stauts'", "did you mean `app-server login status`?"),
         (
             "threads",
-            "app-server threads: expected list, show, export, rename, archive, unarchive or delete",
+            "app-server threads: expected list, show, export, rename, rewind, archive, unarchive or delete",
             "`app-server threads --help` shows what can be given",
         ),
         ("config gte", "app-server config: there is no command 'gte'", "did you mean `app-server config get`?"),

@@ -82,6 +82,12 @@ def test_a_thread_has_every_required_field(tmp_path: Path) -> None:
         "agentRole": None,
         "gitInfo": None,
         "turns": [],
+        "section": None,
+        "sectionEnteredAt": None,
+        "attachedToThreadId": None,
+        "canAcceptDirectInput": None,
+        "environments": None,
+        "extra": None,
     }
 
 

@@ -112,6 +112,8 @@ def use_sessions(shared: SharedHome) -> None:
         "session/set_mode": {"modeId": "workspace-write", **of},
         "session/set_config_option": {"configId": "mode", "value": "read-only", **of},
         "session/list": {},
+        "session/fork": {**of, **place},
+        "session/set_title": {**of, "title": "A title"},
         "session/close": of,
         "session/resume": {**of, **place},
         "session/load": {**of, **place},
