@@ -1,0 +1,320 @@
+"""The places that one change has to touch, where no type compares them: a test fails until all of them have it.
+
+CONTRIBUTING.md says which places belong to a change. Names that are left out on purpose are listed here.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any, Final, cast, get_args, get_type_hints
+
+import pytest
+
+from app_server.cli.admin import (
+    config_commands,
+    debug_commands,
+    login_commands,
+    mcp_commands,
+    thread_commands,
+)
+from app_server.cli.chat import slash_commands
+from app_server.cli.parse_command import all_parsers
+from app_server.engine.config.client_limits import OPEN
+from app_server.engine.config.mcp_server_settings import McpServerConfig
+from app_server.engine.config.model_tables import QUIRK_DOCS
+from app_server.engine.config.settings_table import SETTINGS
+from app_server.engine.hooks import active_hooks, hook_entries, hook_output
+from app_server.engine.model.quirks import Quirks, provider_rows
+from app_server.engine.model.served_models import READERS
+from app_server.engine.sandbox.plan import FileView, SandboxPlan
+from app_server.engine.storage.call_items import item_of_call
+from app_server.engine.tools import shell_tools
+from app_server.engine.tools.hook_names import SHELL_TOOLS
+from app_server.engine.tools.registry import TOOLS
+from app_server.engine.tools.runtime import COMMAND_TOOLS
+from app_server.server.apis.v1.v1_adapter import ConversationAdapter
+from app_server.server.apis.v2.handlers.threads import in_force
+from app_server.server.conversations.adapter import QuestionKind
+from app_server.server.conversations.live_turn import LiveTurn
+from app_server.server.conversations.server_requests import PendingRequest, ServerRequests
+from app_server_protocol import v2
+from app_server_protocol.engine import notices, questions
+from app_server_protocol.engine.events import Question, SessionEvent
+from app_server_protocol.engine.hook_events import HookEvent
+from app_server_protocol.engine.items import CommandExecution
+from app_server_protocol.engine.thread_settings import FIELDS, RIGHTS
+from app_server_protocol.v2.hook_listing import HookEventName
+from app_server_protocol.v2.thread_open import OpenedThread
+from tests.server.apis.acp.test_session_updates import Recording as SessionRecording
+from tests.server.apis.v2.recorded import THREAD, TURN, Recording
+from tests.server.apis.v2.test_thread_order import EVENTS
+from tests.support.source_modules import ROOT, modules, nodes
+
+
+def with_word(word: str, package: str) -> list[str]:
+    """Return the modules of a package whose source has a word."""
+    return [
+        name
+        for name, path in modules().items()
+        if name.startswith(f"{package}.") and word in path.read_text("utf-8")
+    ]
+
+
+# --- a method
+WAIT_FOR_NO_OTHER: Final = {
+    *("thread/read", "thread/turns/list", "thread/items/list", "hooks/list", "experimentalFeature/list"),
+    *("app/list", "app/installed", "mcpServerStatus/list", "mcpServer/tool/call", "mcpServer/resource/read"),
+    "mcpServer/oauth/login",
+}
+"""Requests that name a thread and keep no order with others about it: most of them read what is stored or listed."""
+
+
+def test_requests_about_a_thread_keep_their_order_or_are_listed() -> None:
+    naming = {
+        row.method: row
+        for row in v2.table().client_requests.values()
+        if "thread_id" in row.params.model_fields
+    }
+    assert {method for method, row in naming.items() if row.ordered_by is None} == WAIT_FOR_NO_OTHER
+
+
+# --- a lasting setting of a thread
+NO_RIGHTS: Final = {
+    *("cwd", "model", "effort", "summary", "service_tier", "workspace_roots", "mode", "system_prompt")
+}
+
+
+def test_it_is_known_of_each_lasting_setting_whether_it_is_a_right() -> None:
+    """Rights are not taken over from a stored turn where the user's own settings have to count."""
+    assert {*FIELDS} == {*RIGHTS} | NO_RIGHTS
+
+
+NOT_OF_THE_SETTINGS: Final = {"thread", "disabled_plugin_ids", "multi_agent_mode"}
+
+
+def test_what_a_client_is_told_of_an_opened_thread_is_in_force() -> None:
+    """A field with a default that `in_force` does not name would always have the default."""
+    [told] = [
+        node
+        for function in nodes(in_force.__module__)
+        if isinstance(function, ast.FunctionDef) and function.name == in_force.__name__
+        for node in ast.walk(function)
+        if isinstance(node, ast.Dict)
+    ]
+    keys = {key.value for key in told.keys if isinstance(key, ast.Constant)}
+    assert keys == {*OpenedThread.__struct_fields__} - NOT_OF_THE_SETTINGS
+
+
+# --- a setting
+OPEN_AT_THE_TOP: Final = {
+    *("compact_prompt", "developer_instructions", "hide_agent_reasoning", "instructions", "model"),
+    *("model_auto_compact_token_limit", "model_context_window", "model_max_output_tokens", "model_prompt"),
+    *(
+        "model_provider",
+        "model_reasoning_effort",
+        "model_reasoning_summary",
+        "model_verbosity",
+        "personality",
+    ),
+    *("model_reasoning_summary_format", "model_supports_reasoning_summaries", "plan_mode_reasoning_effort"),
+    *("project_doc_max_bytes", "review_model", "service_tier", "show_raw_agent_reasoning"),
+    "tool_output_token_limit",
+}
+
+
+def test_the_settings_that_any_client_may_change_are_listed() -> None:
+    """A row among `open` ones counts in requests of clients without rights: it may start, read and grant nothing."""
+    assert {key for key in OPEN if "." not in key} == OPEN_AT_THE_TOP
+    assert {key.partition(".")[0] for key in OPEN if "." in key} == {"models", "model_providers"}
+
+
+def test_each_class_of_settings_is_made_of_what_was_set() -> None:
+    made = {
+        argument.attr if isinstance(argument, ast.Attribute) else getattr(argument, "id", "")
+        for module in with_word("", "app_server.engine.config")
+        for node in nodes(module)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args
+        if node.func.attr in ("build", "fields")
+        for argument in node.args[:1]
+    }
+    assert {part.of.__name__ for part in SETTINGS if part.of is not None} - made == set()
+
+
+# --- a quirk of a provider
+NAMES_OF_FIELDS: Final = {"max_tokens"}
+
+
+def test_quirks_have_words_that_are_documented() -> None:
+    """Writers compare texts: a misspelled word would mean the usual form."""
+    for name, usual in zip(Quirks.__struct_fields__, Quirks.__struct_defaults__, strict=True):
+        if isinstance(usual, str) and name not in NAMES_OF_FIELDS:
+            words = {usual, *re.findall(r"`(\w+)`", QUIRK_DOCS[name])}
+            words |= {*READERS} if name == "list" else set()
+            assert {row.quirks.get(name, usual) for row in provider_rows()} <= words, name
+
+
+# --- a tool
+OF_THE_SHELL: Final = {tool.name for tool in TOOLS if tool.module is shell_tools} - {"write_stdin"}
+
+
+def test_each_tool_that_runs_commands_is_known_to_hooks_and_interrupts() -> None:
+    assert OF_THE_SHELL == SHELL_TOOLS == COMMAND_TOOLS
+
+
+@pytest.mark.parametrize("name", sorted(OF_THE_SHELL - {"local_shell"}))
+def test_stored_calls_of_each_tool_that_runs_commands_are_shown(name: str) -> None:
+    forms = ('{"command": ["ls"]}', '{"command": "ls"}', '{"cmd": "ls"}')
+    calls = [{"type": "function_call", "call_id": "c", "name": name, "arguments": form} for form in forms]
+    assert any(isinstance(item_of_call(call, "/"), CommandExecution) for call in calls)
+
+
+# --- a command
+RUN_BY_NAME: Final = {"login", "config edit", "mcp login"}
+FAMILIES: Final = {
+    "config": config_commands,
+    "debug": debug_commands,
+    "features": debug_commands,
+    "login": login_commands,
+    "logout": login_commands,
+    "mcp": mcp_commands,
+    "threads": thread_commands,
+}
+
+
+def test_each_subcommand_has_its_function() -> None:
+    parsers = [each for each in all_parsers() if each.name.split()[0] in FAMILIES]
+    found = {each.name for each in parsers if getattr(each.run, "__name__", "") == "run"}
+    assert found - RUN_BY_NAME == {name for module in FAMILIES.values() for name in module.COMMANDS}
+
+
+def test_each_slash_command_is_in_the_table_of_the_page_about_the_chat() -> None:
+    page = (ROOT / "docs" / "chat.md").read_text("utf-8")
+    cells = [line.split(" | ")[0] for line in page.splitlines() if line.startswith("| `/")]
+    assert slash_commands.COMMANDS.keys() <= {*re.findall(r"/(\w+)", " ".join(cells))}
+
+
+# --- an event, a question
+LEFT_OUT_OF_THREADS: Final = {
+    *(notices.ProgressNotice, notices.UndoStarted, notices.SessionClosed, notices.HistoryEntryFound),
+    *(notices.CustomPromptsListed, notices.McpToolsListed),
+}
+LEFT_OUT_OF_CONVERSATIONS: Final = {questions.ToolCallQuestion, questions.UserInputQuestion}
+LEFT_OUT_OF_SESSIONS: Final = {questions.ToolCallQuestion, questions.UserInputQuestion}
+
+
+def test_the_thread_api_shows_each_notice_or_leaves_it_out() -> None:
+    shown: set[type[object]] = set()
+    for event in EVENTS:
+        seen = Recording(raw=True)
+        if isinstance(event, notices.Notice) and seen.take(SessionEvent("7", TURN, event)):
+            shown.add(type(event))
+    assert shown == {*get_args(notices.Notice)} - LEFT_OUT_OF_THREADS
+
+
+@pytest.mark.parametrize("kind", get_args(Question), ids=lambda kind: kind.__name__)
+def test_each_question_is_asked_or_left_out_and_can_be_declined(kind: type[Question]) -> None:
+    [asked] = [SessionEvent("7", TURN, event) for event in EVENTS if type(event) is kind]
+    live = LiveTurn()
+    assert Recording().adapter.question(asked, live) is not None
+    of_conversation = ConversationAdapter(THREAD).question(asked, live)
+    assert (of_conversation is None) == (kind in LEFT_OUT_OF_CONVERSATIONS)
+    assert (SessionRecording().adapter.question(asked, live) is None) == (kind in LEFT_OUT_OF_SESSIONS)
+
+    session = Heard()
+    requests = ServerRequests(cast("Any", session), cast("Any", None), None, lambda: None)
+    requests.open.append(PendingRequest(asked, cast("Any", None), QuestionKind.INPUT))
+    requests.decline_all()
+    assert len(session.commands) == 1
+
+
+class Heard:
+    """Session that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.commands: list[object] = []
+
+    def do(self, command: object) -> None:
+        self.commands.append(command)
+
+
+# --- when a rollout is flushed
+def test_a_decision_of_the_user_is_stored_before_it_takes_effect() -> None:
+    """The client runs its tools itself: `client_tool` asks for no decision."""
+    unsafe: set[str] = set()
+    for word in (".questions.ask(", ".request_decision("):
+        for module in with_word(word, "app_server.engine"):
+            for function in nodes(module):
+                body = ast.unparse(function) if isinstance(function, ast.AsyncFunctionDef) else ""
+                if word in body and ".flush()" not in body:
+                    unsafe.add(module.rpartition(".")[2])
+    assert unsafe == {"client_tool"}
+
+
+# --- a rule of the sandbox
+NOT_OF_THE_PROFILE: Final = {
+    *("foreign_files", "indispensable", "links", "notices", "private_temp", "profile", "refused", "rules"),
+    "subtracts",
+}
+"""Parts of a plan that the profile of sandbox-exec has no use for, or that are read before a command starts."""
+
+
+def test_each_part_of_a_plan_is_enforced_on_macos_too_or_listed() -> None:
+    read = {
+        node.attr
+        for node in nodes("app_server.engine.sandbox.sandbox_exec")
+        if isinstance(node, ast.Attribute)
+    }
+    parts = {*SandboxPlan.__struct_fields__, *FileView.__struct_fields__} - {"view"}
+    assert parts - read == NOT_OF_THE_PROFILE
+
+
+def test_both_planners_make_all_parts_of_a_plan() -> None:
+    made = [
+        {keyword.arg for keyword in node.keywords}
+        for module in ("plan", "profile_plan")
+        for node in nodes(f"app_server.engine.sandbox.{module}")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "SandboxPlan"
+    ]
+    parts = {*SandboxPlan.__struct_fields__} - {"secrets"}  # the same for all plans
+    assert made == [parts - {"view"}, parts]
+
+
+# --- an event of hooks
+def test_an_event_of_hooks_is_in_all_places() -> None:
+    assert get_args(HookEventName.__value__) == tuple(event.camel for event in HookEvent)
+    assert hook_entries._ADD_CONTEXT == hook_output.WITH_CONTEXT
+    assert hook_entries._LAST_EVENTS == active_hooks.ENDING
+    assert hook_entries.LAST_SECONDS == active_hooks.LAST_SECONDS
+    run = {
+        node.args[0].attr
+        for module in with_word("HookEvent.", "app_server.engine")
+        for node in nodes(module)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "run"
+        if node.args and isinstance(node.args[0], ast.Attribute)
+    }
+    assert {event.name for event in HookEvent} - run == {"SUBAGENT_START", "SUBAGENT_STOP"}
+    page = (ROOT / "docs" / "hooks.md").read_text("utf-8")
+    assert [event for event in HookEvent if event.name in run and f"`{event.value}`" not in page] == []
+
+
+# --- a transport of MCP servers
+TELL_TRANSPORTS_APART: Final = {
+    *("config_values", "rights", "mcp_server", "mcp_errors", "mcp_requests", "mcp_servers"),
+    *("provider_checks", "doctor_command"),
+}
+"""Modules that ask of which class a transport is: credentials, programs at risk, logins, headers, texts."""
+
+
+def test_a_further_transport_of_mcp_servers_is_looked_at_where_they_are_told_apart() -> None:
+    """A class that is added here is first added to each of these modules, where that is due."""
+    known = {each.__name__ for each in get_args(get_type_hints(McpServerConfig)["transport"])}
+    assert known == {"McpStdioTransport", "McpHttpTransport"}
+    asking = {
+        module.rpartition(".")[2]
+        for module in with_word("Transport)", "app_server")
+        for node in nodes(module)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
+        if getattr(node.args[1], "id", "") in known
+    }
+    assert asking == TELL_TRANSPORTS_APART
