@@ -4,7 +4,7 @@ Order:
 
 1. `task_started` and `entered_review_mode`;
 2. the work of the reviewer;
-3. `exited_review_mode`, exactly once;
+3. `exited_review_mode`, exactly once if it was entered;
 4. a note of the outcome in the conversation's history;
 5. the end of the turn.
 """
@@ -78,7 +78,7 @@ class ReviewTask(HookedTask):
         self._usage_before = state.tokens.info
         self.tool_turn = tool_turn_of(self.turn, self._shape)
         self._loop: TurnLoop | None = None
-        self._left = False
+        self._entered = self._left = False
 
     async def work(self) -> str | None:
         last = None
@@ -99,13 +99,14 @@ class ReviewTask(HookedTask):
     async def prepare(self) -> None:
         """Announce the review, before its first request."""
         request, id = self._request, self.turn.services.sources.new_turn_id()
+        self._entered = True
         self.turn.emitter.show(EnteredReview(id, request.prompt, request.user_facing_hint))
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
         return self._shape.prompt(items, self._tools.specs, None)
 
     def _leave(self, output: ReviewOutputEvent | None) -> None:
-        if self._left:
+        if self._left or not self._entered:  # an interrupt may come before the turn has begun
             return
         self._left = True
         services = self.turn.services

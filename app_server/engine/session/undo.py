@@ -49,7 +49,8 @@ class UndoTask(SessionTask):
         return None
 
     def abandon(self) -> None:
-        self.turn.emitter.emit(UndoCompleted(success=False, message="Undo cancelled."))
+        if self.turn.emitter.has_started:
+            self.turn.emitter.emit(UndoCompleted(success=False, message="Undo cancelled."))
 
     async def _undo(self) -> UndoCompleted:
         services = self.turn.services
