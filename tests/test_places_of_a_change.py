@@ -24,15 +24,13 @@ from app_server.engine.config.client_limits import OPEN
 from app_server.engine.config.mcp_server_settings import McpServerConfig
 from app_server.engine.config.model_tables import QUIRK_DOCS
 from app_server.engine.config.settings_table import SETTINGS
-from app_server.engine.hooks import active_hooks, hook_entries, hook_output
 from app_server.engine.model.quirks import Quirks, provider_rows
 from app_server.engine.model.served_models import READERS
 from app_server.engine.sandbox.plan import FileView, SandboxPlan
 from app_server.engine.storage.call_items import item_of_call
 from app_server.engine.tools import shell_tools
-from app_server.engine.tools.hook_names import SHELL_TOOLS
 from app_server.engine.tools.registry import TOOLS
-from app_server.engine.tools.runtime import COMMAND_TOOLS
+from app_server.engine.tools.tool_base import SHELL_TOOLS
 from app_server.server.apis.v1.v1_adapter import ConversationAdapter
 from app_server.server.apis.v2.handlers.threads import in_force
 from app_server.server.conversations.adapter import QuestionKind
@@ -159,7 +157,7 @@ OF_THE_SHELL: Final = {tool.name for tool in TOOLS if tool.module is shell_tools
 
 
 def test_each_tool_that_runs_commands_is_known_to_hooks_and_interrupts() -> None:
-    assert OF_THE_SHELL == SHELL_TOOLS == COMMAND_TOOLS
+    assert OF_THE_SHELL == SHELL_TOOLS
 
 
 @pytest.mark.parametrize("name", sorted(OF_THE_SHELL - {"local_shell"}))
@@ -283,9 +281,6 @@ def test_both_planners_make_all_parts_of_a_plan() -> None:
 # --- an event of hooks
 def test_an_event_of_hooks_is_in_all_places() -> None:
     assert get_args(HookEventName.__value__) == tuple(event.camel for event in HookEvent)
-    assert hook_entries._ADD_CONTEXT == hook_output.WITH_CONTEXT
-    assert hook_entries._LAST_EVENTS == active_hooks.ENDING
-    assert hook_entries.LAST_SECONDS == active_hooks.LAST_SECONDS
     run = {
         node.args[0].attr
         for module in with_word("HookEvent.", "app_server.engine")

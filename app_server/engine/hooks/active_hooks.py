@@ -10,7 +10,6 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -25,6 +24,8 @@ from app_server.engine.hooks.decision import (
     run_status,
 )
 from app_server.engine.hooks.hook_definitions import (
+    LAST_EVENTS,
+    LAST_SECONDS,
     HookHandler,
     HookTrust,
     LoadedHooks,
@@ -41,10 +42,6 @@ from app_server_protocol.responses import InputText, MessageItem
 from app_server_protocol.values import replace
 
 log = logging.getLogger(__name__)
-
-LAST_SECONDS: Final = 3.0
-"""Longest time for hooks of an interrupt and of the end of a thread, and after a turn for its `async` hooks."""
-ENDING: Final = frozenset({HookEvent.SESSION_END, HookEvent.INTERRUPT})
 
 
 class ActiveHooks:
@@ -152,7 +149,7 @@ class ActiveHooks:
             self._emit(HookCompleted(replace(ended, completed_at=int(self._wall_clock()), duration_ms=took)))
 
     async def _outcome(self, handler: HookHandler, fields: Mapping[str, Json]) -> HookOutput | HookFailure:
-        limit = LAST_SECONDS if handler.event in ENDING else math.inf
+        limit = LAST_SECONDS if handler.event in LAST_EVENTS else math.inf
         if handler.trust is HookTrust.LAPSED:
             return HookFailure("changed since you agreed to it, and was not run (`/hooks` shows it)")
         runner = self._runners.get(handler.definition.type)

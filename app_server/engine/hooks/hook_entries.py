@@ -16,7 +16,10 @@ from msgspec import Struct
 
 from app_server.engine.hooks.hook_definitions import (
     DEFAULT_TIMEOUT,
+    LAST_EVENTS,
+    LAST_SECONDS,
     LONGEST_TIMEOUT,
+    WITH_CONTEXT,
     HookDefinition,
     OnFailure,
 )
@@ -26,19 +29,6 @@ from app_server_protocol.engine.hook_events import UNMATCHED, HookEvent, HookHan
 
 MOST_HANDLERS: Final = 1000
 """Maximum number of handlers of one file."""
-_LAST_EVENTS: Final = frozenset({HookEvent.SESSION_END, HookEvent.INTERRUPT})
-"""Events whose handlers have at most `LAST_SECONDS`, by default one."""
-LAST_SECONDS: Final = 3
-_ADD_CONTEXT: Final = frozenset(
-    {
-        HookEvent.PRE_TOOL_USE,
-        HookEvent.POST_TOOL_USE,
-        HookEvent.SESSION_START,
-        HookEvent.USER_PROMPT_SUBMIT,
-        HookEvent.SUBAGENT_START,
-    }
-)
-"""Events whose handlers may add context. A limit for it in other handlers means nothing, and is not in the digest."""
 _EVENTS: Final = {event.value: event for event in HookEvent}
 _TYPES: Final = {
     "command": HookHandlerType.COMMAND,
@@ -164,7 +154,7 @@ def _definition(event: HookEvent, matcher: Json, handler: Json) -> HookDefinitio
         status_message=_optional(handler.get("statusMessage"), str, "statusMessage"),
         on_failure=None if on_failure is None else OnFailure(on_failure),
         sandbox=_optional(handler.get("sandbox"), bool, "sandbox"),
-        additional_context_limit=limit if event in _ADD_CONTEXT else None,
+        additional_context_limit=limit if event in WITH_CONTEXT else None,
     )
 
 
@@ -175,10 +165,10 @@ def _seconds(event: HookEvent, handler: Mapping[str, Json]) -> int:
         seconds = int(seconds)
     seconds = _optional(seconds, int, "timeout")
     if seconds is None:
-        return 1 if event in _LAST_EVENTS else DEFAULT_TIMEOUT
+        return 1 if event in LAST_EVENTS else DEFAULT_TIMEOUT
     if seconds < 0:
         raise _Wrong("`timeout` must be at least 0")
-    return min(max(seconds, 1), LAST_SECONDS) if event in _LAST_EVENTS else max(seconds, 1)
+    return min(max(seconds, 1), LAST_SECONDS) if event in LAST_EVENTS else max(seconds, 1)
 
 
 def definition_digest(definition: HookDefinition, handler: Mapping[str, Json]) -> str:

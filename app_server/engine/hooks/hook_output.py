@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from app_server.engine.hooks.hook_definitions import WITH_CONTEXT
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.hook_events import HookEvent
 
@@ -65,13 +66,6 @@ BLOCKING: Final = frozenset(
     }
 )
 """Events whose hooks can block."""
-WITH_CONTEXT: Final = frozenset(
-    {
-        *(HookEvent.SESSION_START, HookEvent.USER_PROMPT_SUBMIT, HookEvent.SUBAGENT_START),
-        *(HookEvent.PRE_TOOL_USE, HookEvent.POST_TOOL_USE),
-    }
-)
-"""Events whose hooks can add context."""
 TEXT_IS_CONTEXT: Final = frozenset(
     {HookEvent.SESSION_START, HookEvent.USER_PROMPT_SUBMIT, HookEvent.SUBAGENT_START}
 )

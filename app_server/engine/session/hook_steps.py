@@ -14,11 +14,11 @@ import anyio
 
 from app_server.engine.context.history import message_text
 from app_server.engine.hooks import hook_input
-from app_server.engine.hooks.active_hooks import LAST_SECONDS, ActiveHooks
+from app_server.engine.hooks.active_hooks import ActiveHooks
 from app_server.engine.hooks.client_callbacks import ClientCallbacks
 from app_server.engine.hooks.context_files import remove_contexts
 from app_server.engine.hooks.decision import HookDecision
-from app_server.engine.hooks.hook_definitions import HookHandler, LoadedHooks
+from app_server.engine.hooks.hook_definitions import LAST_SECONDS, HookHandler, LoadedHooks
 from app_server.engine.hooks.hook_files import HookFiles
 from app_server.engine.hooks.hook_input import HookTurn
 from app_server.engine.hooks.hook_notice import hooks_notice

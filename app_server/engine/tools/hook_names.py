@@ -14,7 +14,14 @@ from typing import Final
 from app_server.engine.approvals.shell.quote import join
 from app_server.engine.tools.client_tool import DynamicTool
 from app_server.engine.tools.shell_tools import MARKS, command_of
-from app_server.engine.tools.tool_base import HookedCall, Tool, ToolCall, ToolContext, ToolFailure
+from app_server.engine.tools.tool_base import (
+    SHELL_TOOLS,
+    HookedCall,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolFailure,
+)
 from app_server.engine.tools.tool_schemas import PatchArguments, parse_arguments, parse_json
 from app_server.engine.workspace.patch.shell_forms import PatchCall, find_patch
 from app_server_protocol.encoding import Json
@@ -23,7 +30,6 @@ from app_server_protocol.values import replace
 BASH: Final = "Bash"
 PATCH: Final = "apply_patch"
 PATCH_NAMES: Final = (PATCH, "Edit", "Write")
-SHELL_TOOLS: Final = frozenset({"shell", "container.exec", "local_shell", "exec_command", "shell_command"})
 _SHELL_OPTIONS: Final = ("-c", "-lc")
 
 

@@ -22,6 +22,7 @@ from app_server.engine.context.text_for_model import aborted_by_user
 from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS
 from app_server.engine.tools import hooked_calls
 from app_server.engine.tools.tool_base import (
+    SHELL_TOOLS,
     Tool,
     ToolCall,
     ToolContext,
@@ -83,9 +84,6 @@ Finished = Callable[[Sequence[ResponseItem]], None]
 BeforeCall = Callable[[], Awaitable[None]]
 """Hook that is awaited before each call."""
 
-COMMAND_TOOLS = frozenset({"shell", "container.exec", "local_shell", "exec_command", "shell_command"})
-"""Names of the tools whose interrupted calls are reported as interrupted commands."""
-
 
 class CallRun(Struct):
     """One call, from its start to its output."""
@@ -103,7 +101,7 @@ class CallRun(Struct):
     def items(self, now: float) -> list[ResponseItem]:
         """Return the call with its output. A call that did not finish gets an output that says it was aborted."""
         if not self.output_items:
-            what = aborted_by_user(now - self.began, command=self.call.name in COMMAND_TOOLS)
+            what = aborted_by_user(now - self.began, command=self.call.name in SHELL_TOOLS)
             self.finish(text_output(what, success=False))
         return [self.item, *self.output_items]
 

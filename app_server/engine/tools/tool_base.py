@@ -73,6 +73,10 @@ class TurnDiffTracker:
         return changes.turn_diff(self._plans, self._home, self._base) if self._plans else None
 
 
+SHELL_TOOLS: Final = frozenset({"shell", "container.exec", "local_shell", "exec_command", "shell_command"})
+"""Names of the tools that run a command line: hooks know their calls as `Bash`, and an interrupted call is reported as
+an interrupted command.
+"""
 COARSE_NS: Final = 20_000_000
 """Tolerance at the begin of a span, in nanoseconds: the file system's clock is coarse, so a file's modification time
 may be earlier than the change.

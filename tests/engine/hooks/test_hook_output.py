@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.engine.hooks.hook_definitions import WITH_CONTEXT
 from app_server.engine.hooks.hook_output import (
     BLOCKING,
     NO_REASON,
     NOTHING,
     STOPPING,
-    WITH_CONTEXT,
     HookFailure,
     HookOutput,
     Verdict,

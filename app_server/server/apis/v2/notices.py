@@ -22,14 +22,20 @@ from app_server_protocol.engine.events import (
 )
 from app_server_protocol.engine.hook_runs import HookCompleted, HookRun, HookStarted
 from app_server_protocol.engine.notices import (
+    CustomPromptsListed,
     DeprecationNotice,
     ErrorNotice,
+    HistoryEntryFound,
     HistoryItemRecorded,
+    McpToolsListed,
     Notice,
     PlanUpdated,
+    ProgressNotice,
+    SessionClosed,
     TokenUsageUpdated,
     TurnDiffUpdated,
     UndoCompleted,
+    UndoStarted,
     WarningNotice,
 )
 from app_server_protocol.engine.token_usage import RateLimitSnapshot, RateLimitWindow, TokenUsageInfo
@@ -159,7 +165,14 @@ class ThreadNotices:
             case UndoCompleted():
                 if not event.success and event.message is not None:
                     self._warn(event.message)
-            case _:
+            case (
+                ProgressNotice()
+                | SessionClosed()
+                | UndoStarted()
+                | HistoryEntryFound()
+                | CustomPromptsListed()
+                | McpToolsListed()
+            ):
                 pass  # progress that clients do not need, and answers to operations that this API does not have
 
     def hook(self, turn_id: str | None, event: HookStarted | HookCompleted) -> None:
