@@ -17,6 +17,7 @@ from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.context import custom_prompts
 from app_server.engine.sandbox.exec import command, command_process
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
+from app_server.engine.sandbox.plan import RootOptions
 from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.workspace.fs import client_files, watching
@@ -81,7 +82,8 @@ class Host(Struct, frozen=True):
         policy = wanted.policy or config.thread.sandbox_policy
         check_sandbox(config.fence, policy, cwd)
         tmpdir = temporary_folder(config.fence, self.settings.environment)
-        plan = self.runner.plan(policy, cwd, tmpdir=tmpdir)
+        options = RootOptions(tmpdir, config.permissions.protected_names)
+        plan = self.runner.plan(policy, cwd, options=options)
         for notice in plan.notices if plan is not None else ():
             log.warning("a command of the client: %s", notice)
         environment = command.command_environment(

@@ -168,6 +168,13 @@ class Access(StrEnum):
     DENY = "deny"
 
 
+PROTECTED_NAMES: Final = (".git", ".codex", ".agents", ".aws")
+"""Names in a writable root that control what the user's tools execute later. Commands and patches may never write them,
+even if they are missing. Those of a thread are in the engine's settings (`PermissionSettings.protected_names`).
+"""
+CLAUDE_FOLDER: Final = ".claude"
+"""Folder of a project that is one more protected name of a thread if the thread reads the hooks in it."""
+
 ROOT: Final = ":root"
 MINIMAL: Final = ":minimal"
 TMPDIR: Final = ":tmpdir"

@@ -27,7 +27,6 @@ from msgspec import Struct, msgpack
 from app_server.cli.batch import batch_tasks
 from app_server.cli.batch.batch_tasks import TRANSPORTS, Checkout, Numbered, Problem, Task
 from app_server.cli.batch.worker_messages import CHECKOUTS, Setup
-from app_server.engine.config.file_rules import PROTECTED_NAMES
 from app_server.engine.support.engine_errors import GitError
 from app_server.engine.support.filelock import hold
 from app_server.engine.support.worker_threads import run_in_thread
@@ -35,6 +34,7 @@ from app_server.engine.workspace.git.repository import Repository, config_of, fi
 from app_server.engine.workspace.git.run_git import Git, GitCommand, objects_in, run_git
 from app_server.engine.workspace.git.snapshot import write_worktree
 from app_server.engine.workspace.git.worktree_files import worktree_file
+from app_server_protocol.policy import CLAUDE_FOLDER, PROTECTED_NAMES
 
 SLOW_GIT = 3600.0
 """Timeout of a fetch, a checkout of a large repository, or a copy, in seconds."""
@@ -42,7 +42,7 @@ SPARE = 8
 """Maximum number of idle worktrees, which wait for another task of their commit. Beyond it, the one that has waited
 longest is removed.
 """
-RESERVED = frozenset(os.fsencode(name) for name in PROTECTED_NAMES)
+RESERVED = frozenset(os.fsencode(name) for name in (*PROTECTED_NAMES, CLAUDE_FOLDER))
 CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n"
 SHA256 = "[extensions]\n\tobjectformat = sha256\n"
 FETCH = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0")

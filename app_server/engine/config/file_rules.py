@@ -28,12 +28,6 @@ from app_server_protocol.policy import (
     is_pattern,
 )
 
-PROTECTED_NAMES = (".git", ".codex", ".agents", ".aws")
-"""Names in a writable root that control what the user's tools execute later. Commands and patches may never write them,
-even if they are missing.
-"""
-
-
 SYSTEM_FOLDERS = (
     *("/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/usr"),
     *("/nix/store", "/run/current-system/sw"),

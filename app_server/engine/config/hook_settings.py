@@ -42,7 +42,11 @@ HOOK_SETTINGS: Final[Mapping[str, Setting]] = {
         default=True,
     ),
     "claude_settings": Setting(
-        FLAG, "`true`: hooks of a trusted project's `.claude/settings.json` count, too", None, default=False
+        FLAG,
+        "`true`: hooks of a trusted project's `.claude/settings.json` count, too, and commands and patches cannot"
+        " write `.claude`",
+        None,
+        default=False,
     ),
     STATE: Setting(
         ANYTHING,

@@ -15,6 +15,7 @@ from types import MappingProxyType
 
 from app_server.engine.config import config_values, model_rows
 from app_server.engine.config.features import FEATURES, Features
+from app_server.engine.config.hook_settings import HOOKS
 from app_server.engine.config.layers import Layered
 from app_server.engine.config.mcp_server_settings import (
     McpHttpTransport,
@@ -43,6 +44,8 @@ from app_server.engine.support.text_of_bytes import text_of_bytes
 from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.ids import sound_path
 from app_server_protocol.policy import (
+    CLAUDE_FOLDER,
+    PROTECTED_NAMES,
     AskForApproval,
     DangerFullAccess,
     QuestionKinds,
@@ -169,6 +172,11 @@ def read_approval_policy(settings: SettingsTable) -> tuple[AskForApproval | None
     return AskForApproval.ON_REQUEST, policy.table("granular").build(QuestionKinds)
 
 
+def _protected_names(settings: SettingsTable) -> tuple[str, ...]:
+    claude = settings.table(HOOKS).get("claude_settings")
+    return (*PROTECTED_NAMES, CLAUDE_FOLDER) if claude else PROTECTED_NAMES
+
+
 MAX_INSTRUCTIONS_BYTES = 1024 * 1024
 """Maximum size of an instructions file, in bytes: no model accepts more."""
 
@@ -204,6 +212,7 @@ def resolve(
             config_values.PermissionSettings,
             profiles=profiles,
             trusted=trusted is True,
+            protected_names=_protected_names(settings),
             environment=settings.table("shell_environment_policy").build(
                 config_values.ShellEnvironmentPolicy
             ),

@@ -66,7 +66,9 @@ def load_config(
     return replace(
         config,
         fence=most,
-        permissions=replace(config.permissions, client_rights=False),
+        permissions=replace(
+            config.permissions, client_rights=False, protected_names=own.permissions.protected_names
+        ),
         hook_overrides=hook_overrides(owner.cli, NOTHING_ASKED),
     )
 

@@ -155,8 +155,6 @@ class HookSettings(Struct, frozen=True, kw_only=True):
     may_approve: MayApprove = MayApprove.USER
     project_sandbox: bool = True
     """Whether hooks of a project always run in the thread's sandbox."""
-    claude_settings: bool = False
-    """Whether hooks of `.claude/settings.json` are read, too."""
 
 
 class LoadedHooks(Struct, frozen=True, kw_only=True):

@@ -40,9 +40,10 @@ from app_server.engine.workspace.git.repository import Project, belongs_to_anoth
 from app_server.engine.workspace.git.safe_directories import is_safe_directory
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.hook_events import HookEvent, HookSource
+from app_server_protocol.policy import CLAUDE_FOLDER
 from app_server_protocol.values import replace
 
-CLAUDE_SETTINGS: Final = ".claude/settings.json"
+CLAUDE_SETTINGS: Final = f"{CLAUDE_FOLDER}/settings.json"
 MOST_BYTES: Final = 1 << 20
 """Maximum size of a hook file, in bytes."""
 
@@ -93,7 +94,7 @@ class HookFiles:
         warnings: list[str] = []
         files = [*self._of_home(file, problems, warnings)]
         if project is not None:
-            files += self._of_project(project, settings, problems, warnings)
+            files += self._of_project(project, problems, warnings)
         root = str(project.folders[0] if project is not None else real_path(cwd))
         own = {"CODEX_HOME": str(self._config.home), "CLAUDE_PROJECT_DIR": root}
         place = HookPlace(cwd, {**self._client.environment, **own})
@@ -156,7 +157,7 @@ class HookFiles:
             yield _File(str(beside), HookSource.USER, inline)
 
     def _of_project(
-        self, project: Project, settings: HookSettings, problems: list[HookProblem], warnings: list[str]
+        self, project: Project, problems: list[HookProblem], warnings: list[str]
     ) -> Iterator[_File]:
         home = real_path(self._config.home)
         reader = _ProjectReader(project, home, problems)
@@ -171,11 +172,11 @@ class HookFiles:
                     if table is not None:
                         warnings.append(_both(str(path), str(beside)))
                     yield _File(str(beside), HookSource.PROJECT, inline)
-            if (
-                settings.claude_settings
-                and (table := reader.json_hooks(folder / CLAUDE_SETTINGS)) is not None
-            ):
-                yield _File(str(folder / CLAUDE_SETTINGS), HookSource.PROJECT, table)
+            # They are read only where no command and no patch can have written them.
+            if CLAUDE_FOLDER in self._config.permissions.protected_names:
+                table = reader.json_hooks(folder / CLAUDE_SETTINGS)
+                if table is not None:
+                    yield _File(str(folder / CLAUDE_SETTINGS), HookSource.PROJECT, table)
 
 
 class _ProjectReader(Struct, frozen=True):
@@ -280,7 +281,6 @@ def _settings(table: Mapping[str, Json]) -> HookSettings:
         max_stop_blocks=found.get("max_stop_blocks"),
         may_approve=MayApprove(found.get("may_approve")),
         project_sandbox=found.get("project_sandbox"),
-        claude_settings=found.get("claude_settings"),
     )
 
 

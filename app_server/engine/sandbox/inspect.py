@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from functools import partial
 
-from app_server.engine.config.file_rules import PROTECTED_NAMES
 from app_server.engine.sandbox.inspect_profile import inspect_profile
 from app_server.engine.sandbox.launcher.placeholder_dirs import is_placeholder
 from app_server.engine.sandbox.plan import (
     NOTHING_KEPT,
+    USUAL_ROOTS,
     KeptFolders,
     KnownFolders,
     RootFacts,
+    RootOptions,
     SandboxFacts,
 )
 from app_server.engine.sandbox.roots import ConversationRoots, NamedRoot, exists, resolve
@@ -47,25 +49,27 @@ def inspect(
     *,
     home: str,
     roots: ConversationRoots,
-    tmpdir: str | None = None,
+    options: RootOptions = USUAL_ROOTS,
     known: KnownFolders = NOTHING_KNOWN,
     kept: KeptFolders = NOTHING_KEPT,
     programs: Callable[[], tuple[str, ...]] = tuple,
 ) -> SandboxFacts:
-    """Return the facts for a policy whose first root is `cwd`. `tmpdir` is the client's $TMPDIR; `known` are the
-    folders of shared servers and batches; `programs` returns the folders with this server's own programs.
+    """Return the facts for a policy whose first root is `cwd`. `known` are the folders of shared servers and batches;
+    `programs` returns the folders with this server's own programs.
     """
+    tmpdir, protected_names = options.tmpdir, options.protected_names
     superuser = os.geteuid() == 0
     resolved = resolve(os.path.abspath(home))
     real_home = resolved.real if resolved is not None else real_path(home)
     profile, named, temporary = None, tuple[RootFacts, ...](), tuple[RootFacts, ...]()
+    read_root = partial(_root, roots=roots, names=protected_names)
     match policy:
         case PermissionProfile():
-            profile = inspect_profile(policy, cwd, tmpdir, roots, lambda root: _root(root, roots, deep=True))
+            profile = inspect_profile(policy, cwd, tmpdir, roots, read_root)
             named, temporary = profile.roots, profile.temporary
         case WorkspaceWrite():
-            named = tuple(_root(root, roots, deep=True) for root in roots.roots(policy, cwd))
-            temporary = tuple(_root(root, roots, deep=False) for root in roots.temporary(policy, cwd, tmpdir))
+            named = tuple(read_root(root) for root in roots.roots(policy, cwd))
+            temporary = tuple(read_root(root, deep=False) for root in roots.temporary(policy, cwd, tmpdir))
         case _:
             roots.learn(policy, cwd, tmpdir)
             return SandboxFacts(home=real_home, superuser=superuser)
@@ -78,11 +82,12 @@ def inspect(
         reserved=tuple(dict.fromkeys(map(real_path, known.sockets.usual))),
         roots=named,
         temporary=temporary,
-        others=_others(roots, (*named, *temporary), known.batches, kept),
+        others=_others(roots, (*named, *temporary), known.batches, kept, protected_names),
         kept=kept,
         superuser=superuser,
         profile=profile,
         programs=() if profile is None else (*programs(), *_resolver(policy)),
+        protected_names=protected_names,
     )
 
 
@@ -104,16 +109,22 @@ def _is_kept(folder: str) -> bool:
 
 
 def _others(
-    roots: ConversationRoots, named: tuple[RootFacts, ...], batches: tuple[str, ...], kept: KeptFolders
+    roots: ConversationRoots,
+    named: tuple[RootFacts, ...],
+    batches: tuple[str, ...],
+    kept: KeptFolders,
+    names: tuple[str, ...],
 ) -> tuple[str, ...]:
     """Return the protected paths of other conversations, and the folders of batches."""
     return (
-        *_protected_of_others(roots, [root.real for root in named if root.real]),
+        *_protected_of_others(roots, [root.real for root in named if root.real], names),
         *(folder for folder in batches if folder not in kept.folders),
     )
 
 
-def _root(root: NamedRoot, roots: ConversationRoots, *, deep: bool) -> RootFacts:
+def _root(
+    root: NamedRoot, *, roots: ConversationRoots, names: tuple[str, ...], deep: bool = True
+) -> RootFacts:
     if root.resolved is None:
         return RootFacts(root.name, None)
     real = root.resolved.real
@@ -135,11 +146,16 @@ def _root(root: NamedRoot, roots: ConversationRoots, *, deep: bool) -> RootFacts
     if real == "/":  # the root of the disk is not granted
         return facts
     repositories = roots.repositories(real, deep=deep)
-    paths = [*_names(real), *(place for pointer in repositories.pointers() for place in _protected(pointer))]
+    paths = [
+        *_names(real, names),
+        *(place for pointer in repositories.pointers() for place in _protected(pointer)),
+    ]
     return replace(facts, protected=tuple(dict.fromkeys(paths)), incomplete=repositories.incomplete)
 
 
-def _protected_of_others(roots: ConversationRoots, named: list[str]) -> tuple[str, ...]:
+def _protected_of_others(
+    roots: ConversationRoots, named: list[str], names: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return the protected paths of the server's other conversations whose roots are inside this one's. Placeholders of
     these conversations are excluded: they are removed soon, and until then no folder above them could be renamed.
     """
@@ -148,12 +164,12 @@ def _protected_of_others(roots: ConversationRoots, named: list[str]) -> tuple[st
         for real in roots.server.known()
         if real not in named and any(within(real, root) for root in named) and real_path(real) == real
     ]
-    fences = (fence for real in sorted(others)[:MAX_OTHERS] for fence in _names(real))
+    fences = (fence for real in sorted(others)[:MAX_OTHERS] for fence in _names(real, names))
     return tuple(fence for fence in fences if not is_placeholder(fence))
 
 
-def _names(root: str) -> list[str]:
-    return [place for name in PROTECTED_NAMES for place in _protected(f"{root}/{name}")]
+def _names(root: str, names: tuple[str, ...]) -> list[str]:
+    return [place for name in names for place in _protected(f"{root}/{name}")]
 
 
 def _protected(path: str) -> list[str]:

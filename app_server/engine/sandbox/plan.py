@@ -14,11 +14,11 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.config.file_rules import PROTECTED_NAMES, FileRules
+from app_server.engine.config.file_rules import FileRules
 from app_server.engine.support import user_messages
 from app_server.engine.support.real_path import within
 from app_server.engine.support.rooted_fs import SECRET_FILES
-from app_server_protocol.policy import WorkspaceWrite
+from app_server_protocol.policy import PROTECTED_NAMES, WorkspaceWrite
 from app_server_protocol.values import replace
 
 WHOLE_DISK = "the whole disk can be no root"
@@ -113,6 +113,18 @@ class ProfileFacts(Struct, frozen=True, kw_only=True):
     """Top-level folders of the disk. Empty unless the whole disk may be read."""
 
 
+class RootOptions(Struct, frozen=True):
+    """Properties of the writable roots of a thread that are no part of its policy."""
+
+    tmpdir: str | None = None
+    """$TMPDIR of the client for whom the command is run. None if it has none."""
+    protected_names: tuple[str, ...] = PROTECTED_NAMES
+    """Names that are read-only in each root."""
+
+
+USUAL_ROOTS = RootOptions()
+
+
 class SandboxFacts(Struct, frozen=True):
     """Facts that `inspect` found for one policy."""
 
@@ -134,6 +146,8 @@ class SandboxFacts(Struct, frozen=True):
     profile: ProfileFacts | None = None
     programs: tuple[str, ...] = ()
     """Folders with the interpreter and the programs of this server."""
+    protected_names: tuple[str, ...] = PROTECTED_NAMES
+    """Names that are read-only in each root."""
 
 
 class FileView(Struct, frozen=True, kw_only=True):
@@ -261,7 +275,9 @@ def workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     protected = {path for path in protected if inside(path, writable) and not below(path, protected)}
     if inside(facts.home, writable):
         protected.add(facts.home)
-    names = {os.path.join(root.real, name) for root in facts.roots for name in PROTECTED_NAMES if root.real}
+    names = {
+        os.path.join(root.real, name) for root in facts.roots for name in facts.protected_names if root.real
+    }
     names |= {folder for folder in facts.reserved if folder not in writable}
     # Existing ones are included: an existing name may be another command's placeholder, which is about to be removed.
     reserved = {name for name in names if inside(name, writable) and not below(name, protected)}

@@ -26,7 +26,7 @@ from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS, TurnHooks
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.model.prompt import ToolSpec
 from app_server.engine.sandbox.exec.command_runner import CommandRunner
-from app_server.engine.sandbox.plan import SandboxPlan
+from app_server.engine.sandbox.plan import RootOptions, SandboxPlan
 from app_server.engine.sandbox.roots import ConversationRoots
 from app_server.engine.session.goals import GoalState
 from app_server.engine.telemetry.telemetry_events import NO_TELEMETRY, ConversationTelemetry
@@ -301,11 +301,15 @@ class ToolContext(Struct, eq=False):
     def emit(self, event: EngineEvent) -> None:
         self.items.emit(event)
 
+    @property
+    def root_options(self) -> RootOptions:
+        tmpdir = temporary_folder(self.config.fence, self.commands.caller.environment)
+        return RootOptions(tmpdir, self.config.permissions.protected_names)
+
     def plan(self) -> SandboxPlan | None:
         """Return the sandbox plan of the turn's policy; None for full access. Reads the disk."""
         settings, commands = self.settings, self.commands
-        tmpdir = temporary_folder(self.config.fence, commands.caller.environment)
-        return commands.runner.plan(settings.sandbox_policy, settings.cwd, commands.roots, tmpdir=tmpdir)
+        return commands.runner.plan(settings.sandbox_policy, settings.cwd, commands.roots, self.root_options)
 
     def approved_plan(self) -> SandboxPlan | None:
         """Return the plan of a command that the user allowed to run without the sandbox.
@@ -313,9 +317,8 @@ class ToolContext(Struct, eq=False):
         It is None unless the turn's policy hides files. Reads the disk.
         """
         settings, commands = self.settings, self.commands
-        tmpdir = temporary_folder(self.config.fence, commands.caller.environment)
         return commands.runner.approved_plan(
-            settings.sandbox_policy, settings.cwd, commands.roots, tmpdir=tmpdir
+            settings.sandbox_policy, settings.cwd, commands.roots, self.root_options
         )
 
     async def request_approval(self, call_id: str, event: Question) -> ApprovalAnswer:

@@ -8,7 +8,7 @@ import pytest
 
 from app_server.engine.sandbox.inspect import inspect
 from app_server.engine.sandbox.make_plan import make_plan
-from app_server.engine.sandbox.plan import KeptFolders, RootFacts, SandboxFacts, SandboxPlan
+from app_server.engine.sandbox.plan import KeptFolders, RootFacts, RootOptions, SandboxFacts, SandboxPlan
 from app_server.engine.sandbox.roots import ServerRoots
 from app_server.engine.support.engine_errors import SandboxShortage
 from app_server.engine.support.real_path import within
@@ -323,7 +323,7 @@ def test_the_temporary_folder_of_the_environment_is_a_root_unless_it_is_excluded
     (tmp_path / "tmp/a/.git").mkdir(parents=True)
     policy = WorkspaceWrite(exclude_slash_tmp=True, exclude_tmpdir_env_var=excluded)
     tmpdir, roots = str(tmp_path / "tmp"), ServerRoots().open()
-    found = inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots, tmpdir=tmpdir)
+    found = inspect(policy, str(tmp_path / "ws"), home="/nowhere", roots=roots, options=RootOptions(tmpdir))
     assert [root.path for root in found.temporary] == ([] if excluded else [str(tmp_path / "tmp")])
     for root in found.temporary:
         assert root.protected == (str(tmp_path / "tmp/a/.git"),), "only the first level is searched there"

@@ -26,7 +26,15 @@ from app_server.engine.sandbox.exec import (
     service,
     shell_setup,
 )
-from app_server.engine.sandbox.plan import NOTHING_KEPT, KeptFolders, KnownFolders, SandboxFacts, SandboxPlan
+from app_server.engine.sandbox.plan import (
+    NOTHING_KEPT,
+    USUAL_ROOTS,
+    KeptFolders,
+    KnownFolders,
+    RootOptions,
+    SandboxFacts,
+    SandboxPlan,
+)
 from app_server.engine.sandbox.roots import ConversationRoots, ServerRoots
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.support.limits import Limits
@@ -131,15 +139,13 @@ class CommandRunner:
         policy: SandboxPolicy,
         cwd: str,
         roots: ConversationRoots | None = None,
-        *,
-        tmpdir: str | None = None,
+        options: RootOptions = USUAL_ROOTS,
     ) -> SandboxPlan | None:
         """Return the plan for a policy whose first writable root is `cwd`; None for full access. Reads the disk.
 
-        `roots` are those of the conversation; without them, names are resolved now. `tmpdir` is the $TMPDIR of the
-        client for whom the command is run.
+        `roots` are those of the conversation; without them, names are resolved now.
         """
-        plan = make_plan.make_plan(policy, self._facts(policy, cwd, roots, tmpdir))
+        plan = make_plan.make_plan(policy, self._facts(policy, cwd, roots, options))
         if plan is not None:
             self.roots.written.update(plan.written)
         return plan
@@ -149,23 +155,22 @@ class CommandRunner:
         policy: SandboxPolicy,
         cwd: str,
         roots: ConversationRoots | None = None,
-        *,
-        tmpdir: str | None = None,
+        options: RootOptions = USUAL_ROOTS,
     ) -> SandboxPlan | None:
         """Return the plan for a command that the user allowed to run without the sandbox. It is None unless the policy
         hides files, because no approval reveals those. Reads the disk.
         """
-        return make_plan.make_approved_plan(policy, self._facts(policy, cwd, roots, tmpdir))
+        return make_plan.make_approved_plan(policy, self._facts(policy, cwd, roots, options))
 
     def _facts(
-        self, policy: SandboxPolicy, cwd: str, roots: ConversationRoots | None, tmpdir: str | None
+        self, policy: SandboxPolicy, cwd: str, roots: ConversationRoots | None, options: RootOptions
     ) -> SandboxFacts:
         return inspect.inspect(
             policy,
             cwd,
             home=self.home,
             roots=roots or self.roots.once(),
-            tmpdir=tmpdir,
+            options=options,
             known=self._known(),
             kept=self._kept,
             programs=lambda: shell_setup.program_folders(self.python, self.home),

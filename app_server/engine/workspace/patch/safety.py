@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from app_server.engine.config.file_rules import PROTECTED_NAMES
 from app_server.engine.support.real_path import within
 from app_server.engine.workspace.patch.planner import Place
-from app_server_protocol.policy import AskForApproval
+from app_server_protocol.policy import PROTECTED_NAMES, AskForApproval
 
 IGNORED_IN_NAMES = dict.fromkeys(
     (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)
@@ -32,6 +31,8 @@ class WriteScope(Struct, frozen=True):
     """Paths inside the roots that are not writable, with everything below them."""
     reopened: tuple[str, ...] = ()
     """Roots that are inside protected paths."""
+    protected_names: tuple[str, ...] = PROTECTED_NAMES
+    """Names that are not writable anywhere below a root."""
 
 
 class AskUser(Struct, frozen=True):
@@ -55,38 +56,39 @@ def assess(places: Sequence[Place], approval: AskForApproval, scope: WriteScope 
     if not places:
         return Reject(EMPTY)
     outside = [] if scope is None else [place for place in places if not may_write(place.real, scope)]
+    protected = () if scope is None else scope.protected_names
     match approval:
         case AskForApproval.UNTRUSTED:
-            return AskUser(_reason(places, outside))
+            return AskUser(_reason(places, outside, protected))
         case _ if not outside:
             return None
         case AskForApproval.NEVER:
             return Reject(OUTSIDE)
         case AskForApproval.ON_REQUEST | AskForApproval.ON_FAILURE:
-            return AskUser(_reason(places, outside))
+            return AskUser(_reason(places, outside, protected))
 
 
 def may_write(real: str, scope: WriteScope) -> bool:
     inner = max((root for root in scope.reopened if within(real, root)), key=len, default="")
     if any(within(real, path) and len(path) > len(inner) for path in scope.protected_paths):
         return False
-    return any(within(real, root) and not _is_protected(real, root) for root in scope.roots)
+    return any(
+        within(real, root) and not _is_protected(real, root, scope.protected_names) for root in scope.roots
+    )
 
 
-def _is_protected(real: str, root: str) -> bool:
+def _is_protected(real: str, root: str, names: Sequence[str]) -> bool:
     """Return whether a path is protected by one of its names. Case is ignored, as on some file systems `.GIT` is
     `.git`.
     """
     below = real[len(root) :].split("/")
-    return any(name.translate(IGNORED_IN_NAMES).casefold() in PROTECTED_NAMES for name in below)
+    return any(name.translate(IGNORED_IN_NAMES).casefold() in names for name in below)
 
 
-def _reason(places: Sequence[Place], outside: Sequence[Place]) -> str | None:
+def _reason(places: Sequence[Place], outside: Sequence[Place], names: Sequence[str]) -> str | None:
     sentences = [f"{place.label} is a link to {place.real}" for place in places if place.linked]
     protected = [
-        place.label
-        for place in outside
-        if any(name in PROTECTED_NAMES for name in place.real.casefold().split("/"))
+        place.label for place in outside if any(name in names for name in place.real.casefold().split("/"))
     ]
     if protected:
         sentences.append(f"{', '.join(protected)} can change what git or the agent will run")
