@@ -238,7 +238,7 @@ async def run_plan(plan: BatchPlan, workers: Workers | None = None) -> int:
 
 def _warn_of_hooks(config: Config, source: SettingsSource) -> None:
     """Print one line for the whole batch about hooks that do not run in its tasks."""
-    if hook_presence.may_have_hooks(config.home, str(source.cwd)):
+    if hook_presence.may_have_hooks(config, str(source.cwd)):
         hooks = hook_files.HookFiles(config, source).load(str(source.cwd))
         if (notice := hook_notice.hooks_notice(hooks)) is not None:
             complain("app-server batch", printable(notice))

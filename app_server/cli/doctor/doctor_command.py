@@ -229,7 +229,7 @@ async def _config(settings: ServerSettings, loaded: Config | ConfigError) -> lis
 def check_hooks(config: Config, source: SettingsSource) -> list[Check]:
     """Check the hooks of the folder in which the command was started; none if nothing defines any."""
     cwd = str(source.cwd)
-    if not hook_presence.may_have_hooks(config.home, cwd):
+    if not hook_presence.may_have_hooks(config, cwd):
         return []
     found = hook_files.HookFiles(config, source).load(cwd)
     running = f"{sum(each.runs for each in found.handlers())} run in {cwd}"

@@ -1,5 +1,6 @@
 """Finds and reads the hooks of a thread: those of the home, of a trusted project's folders from its root to the working
-directory, and the settings and the user's consent. Reads the disk; blocks.
+directory, of the command line and of the request that opened the thread; and the settings and the user's consent. Reads
+the disk; blocks.
 
 The content of a repository is not trusted: its files are opened beneath its root, and only if they belong to the user.
 A project's own settings change nothing about hooks: neither consent nor switches are read from there.
@@ -44,6 +45,8 @@ from app_server_protocol.policy import CLAUDE_FOLDER
 from app_server_protocol.values import replace
 
 CLAUDE_SETTINGS: Final = f"{CLAUDE_FOLDER}/settings.json"
+SESSION_FILE: Final = "/<session-flags>/config.toml"
+"""Path in the keys of hooks that the command line or a request gives, as in codex: consent to them is by it."""
 MOST_BYTES: Final = 1 << 20
 """Maximum size of a hook file, in bytes."""
 
@@ -95,6 +98,8 @@ class HookFiles:
         files = [*self._of_home(file, problems, warnings)]
         if project is not None:
             files += self._of_project(project, problems, warnings)
+        if given := _events(self._config.hook_overrides.get(HOOKS)):
+            files.append(_File(SESSION_FILE, HookSource.SESSION, given))
         root = str(project.folders[0] if project is not None else real_path(cwd))
         own = {"CODEX_HOME": str(self._config.home), "CLAUDE_PROJECT_DIR": root}
         place = HookPlace(cwd, {**self._client.environment, **own})

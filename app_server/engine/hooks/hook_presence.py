@@ -5,21 +5,30 @@ Reads the disk; blocks.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from app_server.engine.config.hook_settings import HOOKS
+from app_server.engine.config.hook_settings import HOOKS, STATE
 from app_server.engine.config.toml_file import CONFIG_FILE, read_config_file
 from app_server.engine.support.engine_errors import ConfigError
+
+if TYPE_CHECKING:
+    from app_server.engine.config.config_values import Config
 
 HOOKS_FILE = "hooks.json"
 CODEX_FOLDER = ".codex"
 
 
-def may_have_hooks(home: Path, cwd: str) -> bool:
-    """Return whether the home, the user's settings or a folder from the repository's root to `cwd` may define hooks.
-    Settings that cannot be read may do so.
+def may_have_hooks(config: Config, cwd: str) -> bool:
+    """Return whether the home, the user's settings, the command line, the request that opened the thread, or a folder
+    from the repository's root to `cwd` may define hooks. Settings that cannot be read may do so.
     """
+    home = config.home
+    given = config.hook_overrides.get(HOOKS)
+    if isinstance(given, Mapping) and given.keys() - {STATE}:
+        return True
     if os.path.lexists(home / HOOKS_FILE) or _in_project(home, cwd):
         return True
     try:

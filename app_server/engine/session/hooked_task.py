@@ -26,9 +26,9 @@ class HookedTask(SessionTask, TurnStrategy):
     """Hooks of the turn; None if it has none, and before they are read."""
 
     async def run(self) -> str | None:
-        home = self.turn.services.conversation.config.home
+        config = self.turn.services.conversation.config
         thread = self.turn.services.state.hooks
-        if not (thread.callbacks or hook_presence.may_have_hooks(home, self.turn.settings.cwd)):
+        if not (thread.callbacks or hook_presence.may_have_hooks(config, self.turn.settings.cwd)):
             thread.start_source = None
             return await self.work()
         async with hook_steps.hooked(self.turn, self.tool_turn) as self.hooks:
@@ -59,7 +59,7 @@ def may_have_hooks(turn: TurnContext) -> bool:
     """Return whether a turn may have hooks. Reads the disk, unless clients have callbacks."""
     if turn.services.state.hooks.callbacks:
         return True
-    return hook_presence.may_have_hooks(turn.services.conversation.config.home, turn.settings.cwd)
+    return hook_presence.may_have_hooks(turn.services.conversation.config, turn.settings.cwd)
 
 
 async def compact_by_hand(

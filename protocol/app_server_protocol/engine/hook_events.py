@@ -39,6 +39,8 @@ class HookSource(StrEnum):
     """A file of the home."""
     PROJECT = "project"
     """A file of a trusted project."""
+    SESSION = "sessionFlags"
+    """The command line of the server, or the `config` of the request that opened the thread."""
     CLIENT = "client"
     """A callback of a client, without a file."""
 

@@ -74,7 +74,7 @@ def test_a_failure_counts_as_the_stricter_of_setting_and_handler_says(
     assert run_status(event, result)[0] is HookRunStatus.FAILED
 
 
-FILES = (HookSource.USER, HookSource.PROJECT)
+FILES = (HookSource.USER, HookSource.PROJECT, HookSource.SESSION)
 
 
 @pytest.mark.parametrize(("source", "setting"), list(product(FILES, MayApprove)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app_server.engine.config.config_values import CliOverrides, RequestOverrides, SettingsSource
+from app_server.engine.config.config_values import CliOverrides, Config, RequestOverrides, SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.hooks.hook_definitions import HookTrust, LoadedHooks, MayApprove, OnFailure
 from app_server.engine.hooks.hook_files import HookFiles
@@ -45,8 +45,13 @@ class Place:
         return str(path)
 
     def files(self, settings: Mapping[str, Any] | None = None, cli: CliOverrides | None = None) -> HookFiles:
-        source = SettingsSource(home=self.home, cwd=self.cwd, cli=cli or CliOverrides(), environment={})
-        return HookFiles(load_config(source, RequestOverrides(settings=settings or {})), source)
+        return HookFiles(self.config(settings, cli), self.source(cli))
+
+    def source(self, cli: CliOverrides | None = None) -> SettingsSource:
+        return SettingsSource(home=self.home, cwd=self.cwd, cli=cli or CliOverrides(), environment={})
+
+    def config(self, settings: Mapping[str, Any] | None = None, cli: CliOverrides | None = None) -> Config:
+        return load_config(self.source(cli), RequestOverrides(settings=settings or {}))
 
     def load(self, settings: Mapping[str, Any] | None = None, cli: CliOverrides | None = None) -> LoadedHooks:
         return self.files(settings, cli).load(str(self.cwd))
@@ -247,7 +252,9 @@ def test_the_notice_counts_what_does_not_run_and_names_the_way(place: Place) -> 
 
 def test_presence_is_seen_without_reading_hooks(place: Place) -> None:
     def present() -> bool:
-        return may_have_hooks(place.home, str(place.cwd))
+        return may_have_hooks(config, str(place.cwd))
+
+    config = place.config()
 
     assert not present()
     for path in (
@@ -262,3 +269,33 @@ def test_presence_is_seen_without_reading_hooks(place: Place) -> None:
     assert present()
     place.configure("=")
     assert present()
+
+
+def test_the_command_line_and_a_request_may_give_hooks(place: Place) -> None:
+    """Their keys, digests and order are those of codex 0.171."""
+    place.write(place.top / ".codex/hooks.json", hooks_json("project"))
+    command = '[{hooks=[{type="command",command="/bin/true",timeout=5}],matcher="Bash"}]'
+    cli = CliOverrides(settings=(("hooks.PreToolUse", command),))
+    given = place.load(cli=cli)
+    assert [each.source for each in given.handlers()] == [HookSource.PROJECT, HookSource.SESSION]
+    handler = given.handlers()[1]
+    assert handler.key == "/<session-flags>/config.toml:pre_tool_use:0:0"
+    assert handler.digest == "sha256:327d4d5c8268c5ed60e372c070095b2a02d849e830d70fa1f34916ff1c7cf3bd"
+    assert handler.trust is HookTrust.UNTRUSTED
+    assert "/<session-flags>/config.toml" in (hooks_notice(given) or "")
+    asked = {**json.loads(hooks_json("asked", "Stop")), "hooks.state": state(given)}
+    assert [each.trust for each in place.load(asked, cli).handlers()] == [
+        HookTrust.TRUSTED,
+        HookTrust.TRUSTED,
+        HookTrust.UNTRUSTED,
+    ]
+
+
+def test_presence_counts_what_the_command_line_and_a_request_give(place: Place) -> None:
+    def present(settings: dict[str, Any], cli: CliOverrides | None = None) -> bool:
+        return may_have_hooks(place.config(settings, cli), str(place.cwd))
+
+    assert not present({"hooks.state": {"some key": {"enabled": False}}})
+    assert present({"hooks.claude_settings": True})
+    assert present(json.loads(hooks_json("asked")))
+    assert present({}, CliOverrides(settings=(("hooks.Stop", "[]"),)))

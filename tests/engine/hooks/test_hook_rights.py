@@ -147,7 +147,7 @@ def test_a_hook_of_the_home_may_say_where_it_runs(folders: Folders) -> None:
 
 def test_a_hook_of_a_project_runs_in_the_sandbox(folders: Folders) -> None:
     own = folders.script(folders.home / "bin/guard.sh")
-    for source in (HookSource.PROJECT, HookSource.CLIENT):
+    for source in (HookSource.PROJECT, HookSource.SESSION, HookSource.CLIENT):
         assert not folders.runs_outside(own, source=source)
         assert not folders.runs_outside(own, source=source, sandbox=False)
 

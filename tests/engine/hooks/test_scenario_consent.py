@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app_server.engine.hooks.hook_entries import HookEntry, read_entries
 from app_server_protocol.encoding import Json
 from tests.support.scripted_model import patches, reply, says, script
 from tests.support.thread_client import ended, notified, say, start, turn
@@ -143,3 +144,24 @@ async def test_no_command_and_no_patch_writes_hooks_of_a_project(world: MakeWorl
         thread = await start(w.client, approvalPolicy="never", sandbox="workspace-write")
         await say(w.client, thread)
         assert not (w.workspace / ".codex/hooks.json").exists()
+
+
+async def test_hooks_of_the_request_that_opens_a_thread_run_once_the_user_agrees(world: MakeWorld) -> None:
+    key = "/<session-flags>/config.toml:user_prompt_submit:0:0"
+    async with world(*(reply(says("well")) for _ in range(2)), capabilities=EXPERIMENTAL) as w:
+        group: Json = {"hooks": [{"type": "command", "command": f"echo ran >> {w.workspace}/ran"}]}
+        [entry] = read_entries({"UserPromptSubmit": [group]})
+        assert isinstance(entry, HookEntry)
+        given = {"config": {"hooks.UserPromptSubmit": [group]}}
+        confined: Json = {"approvalPolicy": "never", "sandbox": "workspace-write"}
+        thread = await start(w.client, **confined, **given)
+        await say(w.client, thread)
+        [warning] = about_hooks(w)
+        assert warning.startswith("1 hook does not run (you have not agreed to it yet): /<session-flags>/")
+        assert not (w.workspace / "ran").exists()
+        await agree(w, {"key": key, "currentHash": entry.digest})
+        await say(w.client, thread)
+        assert (w.workspace / "ran").read_text() == "ran\n"
+        [run] = [each["run"] for each in notified(w, "hook/completed")]
+        assert (run["source"], run["status"]) == ("sessionFlags", "completed")
+        assert run["id"] == "user-prompt-submit:0:/<session-flags>/config.toml"
