@@ -146,7 +146,8 @@ class ConversationPerson(Person):
                 await self.ask("submit", {"conversationId": thread, "op": op})
             case "read":
                 await self.ask("listConversations", {"pageSize": 5})
-            case "compact" | "review" | "rollback" | "shell":
+            case "compact" | "review" | "rollback" | "go back" | "shell":
+                self.record.files.uncertain_restores += deed in ("rollback", "go back")
                 op = {
                     "compact": {"type": "compact"},
                     "review": {
@@ -154,6 +155,7 @@ class ConversationPerson(Person):
                         "review_request": {"prompt": "look", "user_facing_hint": "x"},
                     },
                     "rollback": {"type": "undo"},
+                    "go back": {"type": "undo"},
                     "shell": {"type": "run_user_shell_command", "command": "echo hi"},
                 }[deed]
                 await self.ask("submit", {"conversationId": thread, "op": op})

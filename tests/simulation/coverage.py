@@ -18,6 +18,12 @@ SITUATIONS = (
     "a visitor took a thread over",
     "an MCP server asked the user",
     "killed while a turn runs",
+    "a patch was written",
+    "the user wrote a file",
+    "a restore changed files",
+    "a restore kept files",
+    "a restore was undone",
+    "killed in a restore",
     *FAULTS,
 )
 """Situations that matter. Each has to come about in the worlds that the tests play."""

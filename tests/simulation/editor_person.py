@@ -87,3 +87,10 @@ class EditorPerson(Person):
                 await self.history(thread)
             case "read":
                 await self.ask("session/list", {})
+            case "go back":
+                self.record.files.uncertain_restores += 1
+                id = await self.say(
+                    thread, self.draws.pick("command of going back", ("/undo", "/undo", "/redo"))
+                )
+                if id is not None:
+                    await self.ended(thread, id)

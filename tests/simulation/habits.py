@@ -3,7 +3,7 @@
 Worlds that each leave out most events find more than worlds with a little of everything (swarm testing).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation.draws import Draws
 from tests.simulation.moments import ALL_SIGNS, MOMENTS, Moment, edges
@@ -60,6 +60,10 @@ HOOKS = (
     ("is killed", "denies", "hangs", "launch error", "fails", "agrees"),
 )
 """Outcomes of hooks. A world with hooks has one of these tuples."""
+SHARED, MIDDLE = "shared.txt", "the middle of the file"
+"""File of a world whose people go back, and the line behind which patches of the model add theirs. Commands and people
+add lines, too.
+"""
 TURNS_OWN = ("interrupt", "second turn", "steer", "shell")
 """Deeds that concern the turn itself or make others wait. They are done more often."""
 
@@ -163,6 +167,11 @@ class Habits:
     """Probability that reading or moving a stored file fails."""
     hooks: tuple[str, ...]
     """Outcomes of the user's hooks; empty without hooks."""
+    goes_back: bool
+    """Whether people write files and go back, and commands and patches change files that are there."""
+    crash_restore: int | None
+    """Number of the change of a file by a restore before which the process is killed. None if it is not killed there.
+    """
 
 
 def _some(
@@ -203,6 +212,28 @@ def _clock_jump(draws: Draws, company: tuple[str, ...]) -> float:
     return min(seconds, 90.0) if company else seconds
 
 
+def _with_work(draws: Draws, habits: Habits) -> Habits:
+    """Return habits with which most turns change files and end, so that there is something to go back from."""
+    return replace(
+        habits,
+        threads=draws.pick("threads with work", (1, 1, 1, 2)),
+        turns=draws.pick("turns with work", (3, 6)),
+        deeds=("write", "go back") if draws.chance("deeds in turns with work", 0.5) else (),
+        interrupts=draws.pick("interrupts of work", (0.0, 0.0, 0.3)),
+        answers=draws.pick("answers about work", (("yes",), ("yes", "no", "session"))),
+        tool_calls=0.8,
+        terminals=False,
+        wishes=0.0,
+        call_kinds=("patch", "patch", "patch", "shell"),
+        request_faults=("none",),
+        stream_faults=draws.pick("stream faults of work", (("none",), ("none",) * 5 + ("cut",))),
+        durations=draws.pick("durations of work", ((0.2,), (0.0, 2.0))),
+        outcomes=draws.pick("outcomes of work", (("0",), ("0", "0", "1"))),
+        clock_jumps=(),
+        hooks=(),
+    )
+
+
 def draw_habits(draws: Draws) -> Habits:
     """Draw the habits of a world."""
     client_tools = draws.chance("tools of clients", 0.15)
@@ -216,7 +247,8 @@ def draw_habits(draws: Draws) -> Habits:
     mcp = draws.chance("MCP", 0.2)
     terminals = draws.chance("terminals", 0.25)
     company = _company(draws)
-    return Habits(
+    goes_back = draws.chance("goes back", 0.25)
+    habits = Habits(
         api=draws.pick("api", ("v2", "v1", "acp", "library"), (5, 3, 2, 2)),
         threads=draws.pick("threads", (1, 1, 2, 3)),
         turns=draws.pick("turns", (1, 2, 3, 6)),
@@ -224,6 +256,7 @@ def draw_habits(draws: Draws) -> Habits:
         deeds=(
             *(draws.pick("deed", (*DEEDS, *TURNS_OWN, *TURNS_OWN)) for _ in range(deeds)),
             *(GOALS if goals else ()),
+            *(("write", "go back") if goes_back else ()),
         ),
         eagerness=draws.pick("eagerness", (0.4, 0.9)),
         idle_deeds=draws.pick("deeds before words", (0.0, 0.3)),
@@ -237,8 +270,10 @@ def draw_habits(draws: Draws) -> Habits:
         approval_policy=draws.pick(
             "policy", ("never", "untrusted", "on-request", "on-failure"), (2, 4, 2, 2)
         ),
-        sandbox_mode=draws.pick("sandbox", ("danger-full-access", "workspace-write", "read-only")),
-        tool_calls=draws.pick("chance of calls", (0.3, 0.0, 0.7, 0.7)),
+        sandbox_mode=draws.pick("sandbox where files change", ("danger-full-access", "workspace-write"))
+        if goes_back
+        else draws.pick("sandbox", ("danger-full-access", "workspace-write", "read-only")),
+        tool_calls=draws.pick("chance of calls", (0.7,) if goes_back else (0.3, 0.0, 0.7, 0.7)),
         calls_per_reply=draws.pick("calls", ((1,), (1,), (2, 1), (4,))),
         call_kinds=(
             *_some(draws, "call kind", "shell", CALL_KINDS, alone=0.5),
@@ -246,6 +281,7 @@ def draw_habits(draws: Draws) -> Habits:
             *(("mcp",) * 4 if mcp else ()),
             *(("client",) * 4 if client_tools else ()),
             *(("goal",) if goals else ()),
+            *(("patch", "patch", "shell") * 2 if goes_back else ()),
         ),
         repeats=draws.pick("repeats", (0.0, 0.0, 0.3)),
         call_ids_repeat=not terminals and draws.chance("call ids repeat", 0.3),
@@ -334,4 +370,10 @@ def draw_habits(draws: Draws) -> Habits:
         # A revert that cannot be read closes its thread, and a client that listens over the old API is not notified.
         read_faults=0.0 if company else draws.pick("read faults", (0.0, 0.0, 0.0, 0.0, 0.05)),
         hooks=draws.pick("hooks", ((), *HOOKS), (0.8, *(0.2 / len(HOOKS) for _ in HOOKS))),
+        goes_back=goes_back,
+        crash_restore=1 + draws.below("changes before the crash", 4)
+        if goes_back and crashes is None and draws.chance("crash in a restore", 0.3)
+        else None,
     )
+    with_work = goes_back and draws.chance("work", 0.75)
+    return _with_work(draws, habits) if with_work else habits

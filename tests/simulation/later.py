@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app_server.engine.storage.rollout_names import conversation_of
+from tests.simulation.going_back import GoingBack
 from tests.simulation.people import APIS, Person
 from tests.simulation.sayings import marks
 from tests.simulation.stored import rollout_of, rollouts
 from tests.simulation.streamed_text import lost_text, unsent_text
+from tests.simulation.thread_person import ThreadPerson
 from tests.support.thread_invariants import is_reverted, stored_items
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ async def second_server(world: "SimWorld") -> None:
         for thread in dict.fromkeys(world.record.threads):
             if thread not in world.record.gone and is_stored(world.home, thread):
                 world.problems += await _one_more_turn(world, person, thread)
+                if isinstance(person, ThreadPerson) and world.habits.goes_back:
+                    await GoingBack(person, thread).finish()
 
 
 async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list[str]:

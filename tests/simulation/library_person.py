@@ -105,12 +105,15 @@ class LibraryPerson(ThreadPerson):
         await self._connected.wait()
 
     async def ask(self, method: str, params: Json) -> Json:
+        self.asking += 1
         try:
             return {"result": await self._alive().request_raw(method, params)}
         except RequestRefused as refused:
             return {"error": {"code": refused.code, "message": refused.message}}
         except ServerEnded:
             raise Gone from None
+        finally:
+            self.asking -= 1
 
     def _alive(self) -> AppServer:
         if self._server is None or self.closed or self.leaving or self.dead:

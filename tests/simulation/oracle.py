@@ -14,6 +14,7 @@ from tests.simulation.sayings import thread_of
 from tests.simulation.sim_commands import OWN_COMMAND
 from tests.simulation.storage_rules import storage_rules
 from tests.simulation.stored import StoredThreads, rollout_of
+from tests.simulation.users_files import lost_lines
 from tests.support.invariants import (
     conversations,
     events_of,
@@ -54,6 +55,7 @@ def violations(world: "SimWorld") -> list[str]:
     broken += consent_rules(world)
     broken += model_rules(world)
     broken += storage_rules(world)
+    broken += lost_lines(world)
     if not world.loses_lines:  # a write that failed in its middle costs that line
         broken += homes[world.home].broken
     if world.commands.running:

@@ -267,14 +267,26 @@ class Person(Connection):
         try:
             for _ in range(self.habits.turns):
                 await self._pause("gap")
+                await self._between_turns(thread)
                 for deed in self.habits.deeds:
                     if self.draws.chance("deed before words now", self.habits.idle_deeds):
                         await self._does(thread, deed, None)
                 if thread in self.record.gone or self.world.calm.is_set():
                     return
                 await self.turn(thread)
+            await self._between_turns(thread)
         except Gone:
             return
+
+    async def _between_turns(self, thread: str) -> None:
+        """Write files and go back, where people do."""
+        for deed in ("write", "go back", "write") if self.habits.goes_back else ():
+            if thread not in self.record.gone and self.draws.chance(f"{deed} between turns", 0.6):
+                await self.try_deed(thread, deed, None)
+
+    def write_file(self) -> None:
+        if not self.dead:
+            self.record.files.write(self.world, self.record.new_word())
 
     async def turn(self, thread: str) -> None:
         """Send a message, do other deeds meanwhile, and usually wait for the end of the turn."""
@@ -345,6 +357,8 @@ class Person(Connection):
                 self.left_early = True
                 await self.leave()
                 self.world.come_back()
+            elif deed == "write":
+                self.write_file()
             elif deed != "leave":
                 if deed == "interrupt" and self.draws.chance("another mind", self.habits.changes_mind):
                     self.tasks.start_soon(self._change_mind, thread, turn, name="another mind")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from app_server_protocol.encoding import Json
 from tests.simulation.sayings import call_of, thread_of
+from tests.simulation.users_files import UsersFiles
 
 REPEATED = re.compile(r"^(call-\d+)-\d+$")
 """Pattern of a call's id which the server extended, because another call had the same id before."""
@@ -130,6 +131,7 @@ class Record:
     turn_ends: dict[tuple[str, str], str] = field(default_factory=dict)
     """Status that each turn of a thread was reported to have ended with."""
     threads: list[str] = field(default_factory=list)
+    files: UsersFiles = field(default_factory=UsersFiles)
     gone: set[str] = field(default_factory=set)
     """Threads that were archived or deleted."""
     count: int = 0

@@ -24,9 +24,11 @@ from app_server.engine.sandbox.exec.service import ServiceProcess
 from app_server.engine.sandbox.exec.streams import KILLED, Report
 from app_server.engine.sandbox.plan import SandboxState
 from app_server.engine.support.engine_errors import LaunchError, SandboxUnavailable
+from app_server.engine.support.helpers import WRITER
 from app_server.engine.workspace.patch.atomic_writer import apply_document
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.item_values import ExecOutputStream
+from tests.simulation.habits import SHARED
 from tests.simulation.sim_mcp import SimService
 from tests.simulation.sim_model import SimModel
 
@@ -107,8 +109,16 @@ class Commands:
             return Course(1, b"", b"Failed to write: Read-only file system\n", lasts)
         if patch is not None:
             code, out, err = apply_document(patch.encode())
+            if code == 0:
+                self.model.note("a patch was written")
             return Course(code, out.encode(), err.encode(), lasts)
-        return Course(0, b"out\n", b"", lasts)
+        written = TOUCHED.findall(spec.argv[-1]) if habits.goes_back else ()
+        if spec.sandbox is not None and not spec.sandbox.writable_roots:
+            written = ()
+        if not written:
+            return Course(0, b"out\n", b"", lasts)
+        name = draws.pick("file of a command", ("made by a command", SHARED), (0.7, 0.3))
+        return Course(0, b"out\n", b"", lasts, Path(spec.cwd, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +129,13 @@ class Course:
     stdout: bytes
     stderr: bytes
     seconds: float
+    writes: Path | None = None
+    """File to which it adds a line at its end. None if it writes none."""
 
 
 def _document(argv: Sequence[str]) -> str | None:
     """Return the patch document for the writer of a patch; None for any other command."""
-    return Path(argv[3]).read_text() if argv[-1].endswith("atomic_writer.py") else None
+    return Path(argv[3]).read_text() if WRITER in argv[-1] else None
 
 
 class SimSandbox:
@@ -186,6 +198,9 @@ async def _run(commands: Commands, spec: CommandSpec, on_output: OnOutput, cap: 
         begun = anyio.current_time()
         await commands.last(min(course.seconds, limit))
         late = course.seconds > limit and not commands.calm.is_set()
+        if course.writes is not None:
+            with course.writes.open("ab") as file:
+                file.write(b"line of a command\n")
         for word in OWN_COMMAND.findall(" ".join(spec.argv)):
             commands.ended[word] = commands.model.begun
         for stream, data in (

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from app_server.engine.checkpoints.restore import FileWriter
 from app_server.engine.storage.disk import DiskCalls
 from tests.simulation.sim_model import SimModel
+from tests.simulation.users_files import contents_of
 
 if TYPE_CHECKING:
     from tests.simulation.sim_world import SimWorld
@@ -117,6 +119,50 @@ def sim_disk(world: "SimWorld", server: int) -> DiskCalls:
         writers.syncs(fd)
 
     return DiskCalls(open=open_, write=write, ftruncate=ftruncate, fsync=fsync)
+
+
+@contextmanager
+def killed_in_restores(world: "SimWorld") -> Iterator[None]:
+    """While the block runs, count the changes of files by restores, and kill the process before the one that the habits
+    of the world name. What the rest of the restore would change then fails: a killed process changes nothing.
+    """
+    files, real_carry_out = world.record.files, FileWriter.carry_out
+
+    def carry_out(self: FileWriter, *args: Any) -> Any:
+        files.restoring = True
+        before = contents_of(Path(world.workspace))
+        try:
+            return real_carry_out(self, *args)
+        finally:
+            files.restoring = False
+            if world.killed.is_set() and not world.restarted:
+                files.before_kill = before
+
+    def dying(name: str, folder: str) -> Callable[..., Any]:
+        real = getattr(os, name)
+
+        def call(*args: Any, **named: Any) -> Any:
+            fd = named.get(folder)
+            if files.restoring and fd is not None and _is_in(fd, world.workspace):
+                files.changes += 1
+                if files.changes == world.habits.crash_restore and world.kill():
+                    world.model.note("killed in a restore")
+                if world.killed.is_set() and not world.restarted:
+                    raise OSError(errno.EIO, "this process was killed")
+            return real(*args, **named)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileWriter, "carry_out", carry_out)
+        patch.setattr(os, "replace", dying("replace", "dst_dir_fd"))
+        patch.setattr(os, "unlink", dying("unlink", "dir_fd"))
+        patch.setattr(os, "rmdir", dying("rmdir", "dir_fd"))
+        yield
+
+
+def _is_in(fd: int, folder: str) -> bool:
+    return os.readlink(f"/proc/self/fd/{fd}").startswith(folder)
 
 
 def _read_only(fd: int) -> str:

@@ -18,7 +18,7 @@ from app_server.engine.context.instructions import instruction_text
 from app_server.engine.http.interface import Fault, HttpFailure, HttpRequest
 from app_server_protocol.encoding import Json
 from tests.simulation.draws import Draws
-from tests.simulation.habits import Habits
+from tests.simulation.habits import MIDDLE, SHARED, Habits
 from tests.simulation.journal import Journal
 from tests.support.scripted_model import ModelRequest
 
@@ -208,7 +208,8 @@ class SimModel:
                 more = {"with_escalated_permissions": True, "justification": mark}
                 return _shell(names, call_id, f"touch {mark}", more)
             case "patch":
-                text = f"*** Begin Patch\n*** Add File: {mark}.txt\n+{mark}\n*** End Patch\n"
+                changes = self._change_of_a_file(mark)
+                text = f"*** Begin Patch\n*** Add File: {mark}.txt\n+{mark}\n{changes}*** End Patch\n"
                 if "apply_patch" in names and self.draws.chance("freeform", 0.5):
                     return {
                         "type": "custom_tool_call",
@@ -236,6 +237,12 @@ class SimModel:
                 return _function(call_id, "exec_command", {"cmd": f"touch {mark}", "yield_time_ms": 1000})
             case _:
                 return _function(call_id, "write_stdin", {"session_id": 1, "chars": "x\n"})
+
+    def _change_of_a_file(self, mark: str) -> str:
+        """Return the part of a patch that adds a line to a file which people and commands write, too; often none."""
+        if not (self.habits.goes_back and self.draws.chance("a patch of a shared file", 0.5)):
+            return ""
+        return f"*** Update File: {SHARED}\n@@\n {MIDDLE}\n+line of a patch {mark}\n"
 
 
 OFFERED = {

@@ -73,6 +73,8 @@ class SimWorld:
     people: list[Person] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     killed: anyio.Event = field(default_factory=anyio.Event)
+    restarted: bool = False
+    """Whether the server that follows a killed one is there."""
     guests: int = 0
     """Number of clients beside the first that are connected."""
     guest_left: anyio.Event = field(default_factory=anyio.Event)
@@ -131,8 +133,14 @@ class SimWorld:
             self._crash()
 
     def _crash(self) -> None:
-        if not (self.calm.is_set() or self.killed.is_set()):
-            kill(self)
+        self.kill()
+
+    def kill(self) -> bool:
+        """Kill the process while anything may happen. Return whether it was."""
+        if self.calm.is_set() or self.killed.is_set():
+            return False
+        kill(self)
+        return True
 
     def thread_begins(self) -> None:
         """Let people act while the server waits for a thread. This moment is invisible to them, and much is half done

@@ -10,6 +10,7 @@ from anyio.abc import TaskGroup
 
 from app_server_protocol.encoding import Json
 from tests.simulation.conversation_person import EFFORTS, OLD_DECISIONS
+from tests.simulation.going_back import GoingBack
 from tests.simulation.people import Person
 from tests.simulation.record import REPEATED, Forked, OwnCommand
 from tests.simulation.sayings import marks_of, words
@@ -167,8 +168,8 @@ class ThreadPerson(Person):
                 await self.ask("thread/settings/update", {"threadId": thread, "approvalPolicy": policy})
             case "resume":
                 await self.history(thread)
-            case "read" if self.draws.chance("goes back", 0.3):
-                await self._go_back(thread)
+            case "go back":
+                await GoingBack(self, thread).go()
             case "read":
                 await self._shown("thread/read", {"threadId": thread, "includeTurns": True})
             case "fork":
@@ -205,40 +206,6 @@ class ThreadPerson(Person):
                 self.record.reverted.add(thread)
                 await self.ask("thread/revert", {"threadId": thread, "beforeTurnId": turn})
 
-    async def _go_back(self, thread: str) -> None:
-        """Write into the files between or during turns, and put them back to a message. What only the user wrote stays,
-        and the restore can be undone.
-        """
-        folder = Path(self.world.workspace)
-        files = sorted(each for each in folder.iterdir() if each.is_file() and not each.is_symlink())
-        places = [folder / "notes of the user", *files]
-        place = self.draws.pick("file of the user", places)
-        line = f"line of the user {self.record.new_word()}\n"
-        place.write_bytes((place.read_bytes() if place.exists() else b"") + line.encode())
-        listed = await self.ask("thread/checkpoint/list", {"threadId": thread})
-        if "result" not in listed or not listed["result"]["data"]:
-            return
-        turn = self.draws.pick("message to go back to", listed["result"]["data"])["turnId"]
-        uncertain = self.draws.chance("uncertain changes", 0.5)
-        params = {"threadId": thread, "beforeTurnId": turn, "restore": "files", "uncertain": uncertain}
-        previewed = await self.ask("thread/checkpoint/preview", params)
-        if "result" not in previewed:
-            return
-        written = _lines_of_users(folder)
-        token = {"token": previewed["result"]["token"]}
-        restored = await self.ask("thread/checkpoint/restore", {**params, **token})
-        if lost := written - _lines_of_users(folder):
-            self.wrong.append(f"a restore lost {lost}, which only the user wrote")
-        undo = restored.get("result", {}).get("undoTurnId")
-        if undo is not None and self.draws.chance("undoes the restore", 0.5):
-            params |= {"beforeTurnId": undo}
-            previewed = await self.ask("thread/checkpoint/preview", params)
-            if "result" in previewed:
-                token = {"token": previewed["result"]["token"]}
-                await self.ask("thread/checkpoint/restore", {**params, **token})
-                if lost := written - _lines_of_users(folder):
-                    self.wrong.append(f"an undo of a restore lost {lost}, which only the user wrote")
-
     async def _steer(self, thread: str, deed: str, turn: str | None) -> None:
         word = self.record.new_word()
         self.record.words[word] = "gone"
@@ -255,9 +222,3 @@ class ThreadPerson(Person):
             return
         self.record.words[word] = "accepted"
         self.tasks.start_soon(self._note_end, thread, joined, word, Event(), name="a steered turn's end")
-
-
-def _lines_of_users(folder: Path) -> set[bytes]:
-    places = (each for each in folder.iterdir() if each.is_file() and not each.is_symlink())
-    lines = (line for place in places for line in place.read_bytes().splitlines())
-    return {line for line in lines if line.startswith(b"line of the user ")}

@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,14 +31,14 @@ from tests.engine.hooks.hook_scripts import trusted
 from tests.simulation.company import keep_company, visit
 from tests.simulation.coverage import situations_of
 from tests.simulation.draws import Choices, Draws
-from tests.simulation.habits import Habits, draw_habits
+from tests.simulation.habits import MIDDLE, SHARED, Habits, draw_habits
 from tests.simulation.journal import Entry, Journal
 from tests.simulation.later import all_tell_the_same, beginning, second_server
 from tests.simulation.loop import Deadlock, SimLoop, describe_tasks, threads_in_the_loop
 from tests.simulation.oracle import violations
 from tests.simulation.people import Person
 from tests.simulation.sim_commands import Commands
-from tests.simulation.sim_disk import reading_fails
+from tests.simulation.sim_disk import killed_in_restores, reading_fails
 from tests.simulation.sim_model import SimModel
 from tests.simulation.sim_world import SimWorld, arrive, kill
 from tests.simulation.stored import rollouts
@@ -135,6 +135,8 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
     model = SimModel(draws, habits, Journal(loop.time))
     world = SimWorld(draws, root, habits, model, Commands(model), loop)
     _write_config(world)
+    if habits.goes_back:
+        (Path(world.workspace) / SHARED).write_text(f"the beginning\n{MIDDLE}\nthe end\n")
     if habits.crash_at is not None:
         loop.before_round[habits.crash_at] = lambda: kill(world)
     for step, seconds in habits.clock_jumps:
@@ -145,6 +147,7 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
         _virtual(world),
         threads_in_the_loop(draws, habits.thread_delays, world.thread_begins),
         reading_fails(model, world.home),
+        killed_in_restores(world) if habits.goes_back else nullcontext(),
     ):
         try:
             with step_limit(lambda: loop.rounds):
@@ -165,6 +168,7 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
     said = json.dumps([[each.seconds, each.who, each.sent, each.message] for each in journal], sort_keys=True)
     stored = [path.read_bytes().decode(errors="backslashreplace") for path in rollouts(world.home)]
     text = re.sub(r"simulation-\d*", "ROOT", "\n".join([said, *stored]))  # also where a line was torn in it
+    text = re.sub(r'"token": "[0-9a-f]{32}"', '"token": "TOKEN"', text)  # it is made of paths, too
     return Outcome(
         seed,
         tuple(world.problems),
@@ -207,6 +211,7 @@ async def _both_parts(world: SimWorld) -> None:
             os.rename(world.root / "killed", world.home)
             world.model.note("killed")
             _let_go(world)
+            world.restarted = True
         await second_server(world)
         if world.draws.chance("a beginning goes on", 0.3):
             await beginning(world)

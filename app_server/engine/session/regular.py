@@ -21,7 +21,7 @@ from app_server.engine.session.session_services import TurnContext
 from app_server.engine.session.text_call_notice import warn_of_written_call
 from app_server.engine.session.turn_context import model_call, offered_tools, shape_of, tool_turn_of
 from app_server.engine.session.user_input import check_schema
-from app_server.engine.support.engine_errors import ContextWindowExceeded, CoreError
+from app_server.engine.support.engine_errors import ContextWindowExceeded
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.registry import ToolSet
 from app_server.engine.tools.runtime import ToolRuntime
@@ -73,7 +73,7 @@ class RegularTask(HookedTask):
         loop = self._loop = self._turn_loop()
         try:
             last = await loop.run(self._opening)
-        except CoreError as error:
+        except Exception as error:  # an error of the server's own, too: a restore waits for the record's end
             if isinstance(error, ContextWindowExceeded) and error.window is not None:
                 # The next turn chooses the prompt and tools by the context window that the provider has named.
                 self.turn.services.state.heads.clear()
