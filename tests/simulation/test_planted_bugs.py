@@ -8,7 +8,7 @@ from tests.simulation.planted_bugs import ROOT, apply, names, search, sentence
 
 pytestmark = pytest.mark.simulation
 
-SOON = ("error_after_the_end", "idle_before_the_end", "one_retry_too_many")
+SOON = ("error_after_the_end", "idle_before_the_end", "one_retry_too_many", "users_edit_taken_back")
 """Bugs that the first worlds find. `make simulate ARGS=--mutants` searches for all."""
 
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from app_server.engine.turn.loop import TurnLoop
+from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, patches, reply, says, script
@@ -157,3 +159,27 @@ async def test_only_clients_of_the_experimental_api_go_back(world: MakeWorld) ->
         thread = await start(w.client)
         with pytest.raises(Refused, match="experimentalApi"):
             await w.client.call("thread/checkpoint/list", {"threadId": thread})
+
+
+async def test_a_turn_that_fails_by_an_error_of_the_server_can_be_taken_back(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = TurnLoop.run
+
+    async def broken(self: TurnLoop, opening: TurnInput) -> str | None:
+        await run(self, opening)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(TurnLoop, "run", broken)
+    replies = (reply(patches(patch("1", "2"))), reply(says("one")))
+    async with world(*replies, files={"a": "1\n"}, config=FULL, capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client)
+        begun = await w.client.call(
+            "turn/start", {"threadId": thread, "input": [{"type": "text", "text": "first"}]}
+        )
+        ended = await w.client.expect("turn/completed")
+        assert ended["params"]["turn"]["status"] == "failed"
+        turn = begun["turn"]["id"]
+        before = await preview(w, thread, turn, "files")
+        await restore(w, thread, turn, before["token"], "files")
+        assert (w.workspace / "a").read_text() == "1\n"
