@@ -27,7 +27,7 @@ demo: $(INSTALLED) ## play a conversation with a scripted model; asks at a termi
 
 # Tests of processes run the built wheel, which they install in $(VENV)/installed: tests/support/installed.py.
 test: $(INSTALLED_DEV) ## run the tests (ARGS="-k sandbox" to choose)
-	@$(BIN)/python -m pytest -q -n auto $(ARGS)
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal $(ARGS)
 
 pythons: ## run the tests with every Python from 3.11 on that is installed, each in a venv of its own
 	@for minor in 11 12 13 14; do \

@@ -40,10 +40,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of workers for `-n auto`. Tests wait for other processes a third of their time, in which
-    another worker can run.
+    """Return the number of workers for `-n auto`. Tests wait for other processes half of their time, in which another
+    worker can run.
     """
-    return (os.cpu_count() or 1) + 1
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(wrapper=True)
