@@ -112,7 +112,7 @@ class ChatDecoder:
     # --- pieces
     def _piece(self, delta: dict[str, Json], out: list[ModelEvent]) -> None:
         for name in THOUGHTS:
-            if thought := _thought(delta.get(name)):
+            if (value := delta.get(name)) is not None and (thought := _thought(value)):
                 self._field = self._field or name
                 self._add_thought(thought, out)
                 break
@@ -274,12 +274,13 @@ def _usage(chunk: dict[str, Json], choice: dict[str, Json]) -> TokenUsage | None
     """Return the token counts of a chunk, from whichever field the server writes them to."""
     places = (chunk.get("usage"), choice.get("usage"), event_json.mapping(chunk.get("x_groq")).get("usage"))
     for raw in places:
+        if not isinstance(raw, dict):
+            continue  # nearly every chunk of a stream has no counts
         usage = event_json.token_usage(raw, "prompt", "completion")
         if usage is not None:
             if not usage.cached_input_tokens:
-                fields = event_json.mapping(raw)
-                cached = event_json.count(fields.get("prompt_cache_hit_tokens")) or event_json.count(
-                    fields.get("cached_tokens")
+                cached = event_json.count(raw.get("prompt_cache_hit_tokens")) or event_json.count(
+                    raw.get("cached_tokens")
                 )
                 usage = replace(usage, cached_input_tokens=cached or 0)
             return usage
