@@ -142,7 +142,8 @@ def test_a_stop_in_the_middle_of_a_start_leaves_one_server_or_none(shared: Share
         assert stopped[1]["status"] in ("stopped", "notRunning"), f"seed {SEED}"
         left = shared.servers()
         assert len(left) == (stopped[1]["status"] == "notRunning"), f"seed {SEED}"
-        assert left <= {started["pid"]}
+        if left:  # a server that was stopped before `start` asked for its status has no process id to report
+            assert left == {started["pid"]}, f"seed {SEED}"
         shared.daemon("stop")
         assert shared.servers() == set()
 
