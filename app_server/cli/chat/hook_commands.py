@@ -54,7 +54,7 @@ async def hooks(at: SlashContext, argument: str) -> None:
 
 
 async def _listed(at: SlashContext) -> Json:
-    params = {"cwds": [str(at.chat.cwd)], "threadId": at.chat.thread.id}
+    params = {"threadId": at.chat.thread.id}
     return (await at.chat.server.request_raw("hooks/list", params))["data"][0]
 
 

@@ -123,10 +123,14 @@ class HooksListEntry(WireStruct):
 
 
 class HooksListParams(WireModel):
-    """With a thread, its own settings and consent count."""
+    """Working directories, or a loaded thread."""
 
     cwds: tuple[PathText, ...] = ()
+    """Working directories; none for that of the server. Hooks that the `config` of a thread gives are not among those
+    of its directory.
+    """
     thread_id: str | None = None
+    """A thread instead of directories: its own hooks and consent count, too."""
 
 
 class HooksListResponse(WireStruct):

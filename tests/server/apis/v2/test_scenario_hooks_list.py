@@ -39,7 +39,7 @@ def write(path: Path, text: str) -> Path:
 
 
 async def listed(w: World, **params: Json) -> Json:
-    [entry] = (await w.client.call("hooks/list", {"cwds": [str(w.workspace)], **params}))["data"]
+    [entry] = (await w.client.call("hooks/list", params or {"cwds": [str(w.workspace)]}))["data"]
     return entry
 
 
@@ -168,6 +168,29 @@ async def test_consent_for_one_thread_shows_in_its_list(world: MakeWorld) -> Non
         assert [each["trustStatus"] for each in (await listed(w, threadId=thread))["hooks"]] == ["trusted"]
         assert await statuses(w) == ["untrusted"]
         assert states(w) is None
+
+
+async def test_hooks_that_a_threads_config_gives_are_in_the_list_of_the_thread_alone(
+    world: MakeWorld,
+) -> None:
+    """The key, the source and the refusal are those of codex 0.171."""
+    key = "/<session-flags>/config.toml:pre_tool_use:0:0"
+    groups: Json = [{"matcher": "Bash", "hooks": [command("/bin/true", timeout=5)]}]
+    digest = "sha256:327d4d5c8268c5ed60e372c070095b2a02d849e830d70fa1f34916ff1c7cf3bd"
+    async with world() as w:
+        write(w.home / "hooks.json", with_hooks(command("guard")))
+        config = {"hooks.PreToolUse": groups, "hooks.state": {key: {"trusted_hash": digest}}}
+        thread = (await w.client.call("thread/start", {"config": config}))["thread"]["id"]
+        entry = await listed(w, threadId=thread)
+        assert entry["cwd"] == str(w.workspace)
+        shown = [(each["key"], each["source"], each["trustStatus"]) for each in entry["hooks"]]
+        assert shown == [
+            (f"{w.home}/hooks.json:pre_tool_use:0:0", "user", "untrusted"),
+            (key, "sessionFlags", "trusted"),
+        ]
+        assert [each["source"] for each in (await listed(w))["hooks"]] == ["user"]
+        with pytest.raises(Refused, match="specify either threadId or cwds"):
+            await listed(w, threadId=thread, cwds=[str(w.workspace)])
 
 
 async def test_a_client_without_the_users_rights_agrees_to_nothing(world: MakeWorld) -> None:

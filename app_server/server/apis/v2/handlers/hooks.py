@@ -37,7 +37,9 @@ class HooksContext(Struct, frozen=True):
 
 async def hooks_list(context: HooksContext, params: wire.HooksListParams) -> wire.HooksListResponse:
     thread_id, cwds = params.thread_id, params.cwds
-    if not cwds and thread_id is not None:
+    if thread_id is not None:
+        if cwds:
+            raise invalid_field("specify either threadId or cwds", "cwds")
         cwds = (loaded(context.conversations, thread_id).session.facts.settings.cwd,)
     cwds = cwds or (str(context.config.cwd),)
     if len(cwds) > MAX_DIRECTORIES:
