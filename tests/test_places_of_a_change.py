@@ -38,7 +38,7 @@ from app_server.server.conversations.live_turn import LiveTurn
 from app_server.server.conversations.server_requests import PendingRequest, ServerRequests
 from app_server_protocol import v2
 from app_server_protocol.engine import notices, questions
-from app_server_protocol.engine.events import Question, SessionEvent
+from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.hook_events import HookEvent
 from app_server_protocol.engine.items import CommandExecution
 from app_server_protocol.engine.thread_settings import FIELDS, RIGHTS
@@ -210,18 +210,20 @@ def test_the_thread_api_shows_each_notice_or_leaves_it_out() -> None:
     assert shown == {*get_args(notices.Notice)} - LEFT_OUT_OF_THREADS
 
 
-@pytest.mark.parametrize("kind", get_args(Question), ids=lambda kind: kind.__name__)
-def test_each_question_is_asked_or_left_out_and_can_be_declined(kind: type[Question]) -> None:
-    [asked] = [SessionEvent("7", TURN, event) for event in EVENTS if type(event) is kind]
+@pytest.mark.parametrize("kind", get_args(questions.Question), ids=lambda kind: kind.__name__)
+def test_each_question_is_asked_or_left_out_and_can_be_declined(kind: type[questions.Question]) -> None:
+    [asking] = [event for event in EVENTS if isinstance(event, questions.Question) and type(event) is kind]
     live = LiveTurn()
-    assert Recording().adapter.question(asked, live) is not None
-    of_conversation = ConversationAdapter(THREAD).question(asked, live)
+    assert Recording().adapter.question(asking, TURN, live) is not None
+    of_conversation = ConversationAdapter(THREAD).question(asking, TURN, live)
     assert (of_conversation is None) == (kind in LEFT_OUT_OF_CONVERSATIONS)
-    assert (SessionRecording().adapter.question(asked, live) is None) == (kind in LEFT_OUT_OF_SESSIONS)
+    assert (SessionRecording().adapter.question(asking, TURN, live) is None) == (kind in LEFT_OUT_OF_SESSIONS)
 
     session = Heard()
     requests = ServerRequests(cast("Any", session), cast("Any", None), None, lambda: None)
-    requests.open.append(PendingRequest(asked, cast("Any", None), QuestionKind.INPUT))
+    requests.open.append(
+        PendingRequest(SessionEvent("7", TURN, asking), asking, cast("Any", None), QuestionKind.INPUT)
+    )
     requests.decline_all()
     assert len(session.commands) == 1
 

@@ -8,7 +8,6 @@ import pytest
 
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import notices, questions
-from app_server_protocol.engine.events import Question
 from app_server_protocol.engine.item_values import AddFileChange, PlanItemArg, StepStatus, UnknownCommand
 from app_server_protocol.engine.legacy import legacy_event
 from app_server_protocol.engine.notices import CustomPrompt, HistoryEntry
@@ -162,5 +161,5 @@ def test_a_question_is_announced_by_one_legacy_event(
 
 def test_every_kind_is_covered() -> None:
     assert {type(notice) for notice, _ in NOTICES} == set(get_args(notices.Notice))
-    tool_questions = set(get_args(questions.ToolQuestion))
-    assert {type(question) for question, _ in QUESTIONS} == set(get_args(Question)) - tool_questions
+    without_event = {questions.ToolCallQuestion, questions.UserInputQuestion, questions.McpCallQuestion}
+    assert {type(question) for question, _ in QUESTIONS} == set(get_args(questions.Question)) - without_event

@@ -10,11 +10,12 @@ from app_server.engine.approvals.shell.quote import join
 from app_server.engine.hooks import hook_input
 from app_server.engine.hooks.hook_output import Verdict
 from app_server.engine.tools.tool_base import ApprovalServices, HookedCall, ToolContext, ToolFailure
-from app_server_protocol.engine.events import EngineEvent, Question
+from app_server_protocol.engine.events import EngineEvent
 from app_server_protocol.engine.hook_events import HookEvent
 from app_server_protocol.engine.questions import (
     Choice,
     CommandApprovalQuestion,
+    Question,
     UserInputAnswer,
     UserInputQuestion,
     UserQuestion,

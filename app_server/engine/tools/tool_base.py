@@ -34,10 +34,11 @@ from app_server.engine.tools.terminals import Terminals
 from app_server.engine.tools.tool_events import TurnEvents
 from app_server.engine.workspace.patch import changes
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.events import EngineEvent, Question
+from app_server_protocol.engine.events import EngineEvent
 from app_server_protocol.engine.questions import (
     McpCallDecision,
     PatchApprovalQuestion,
+    Question,
     ToolCallAnswer,
     UserInputAnswer,
 )

@@ -24,6 +24,7 @@ from app_server_protocol.engine.questions import (
     FileGrant,
     McpCallDecision,
     PatchApprovalQuestion,
+    Question,
     RuleAmendment,
 )
 from app_server_protocol.method_table import AnyServerRequest
@@ -114,8 +115,8 @@ class ApiAdapter(Protocol):
         """
         ...
 
-    def question(self, event: SessionEvent, live: LiveTurn) -> OutboundRequest | None:
-        """Return the request for a `Question`, which is sent after the messages of `event`; None if the API has none
+    def question(self, asking: Question, turn_id: str | None, live: LiveTurn) -> OutboundRequest | None:
+        """Return the request for a question, which is sent after the messages of its event; None if the API has none
         for it.
         """
         ...

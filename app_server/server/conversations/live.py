@@ -22,8 +22,9 @@ from app_server.server.conversations.adapter import (
 )
 from app_server.server.conversations.server_requests import ServerRequests
 from app_server.server.conversations.subscriptions import Client, Subscriptions
-from app_server_protocol.engine.events import Question, SessionEvent, TurnEnded, TurnStarted, TurnStatus
+from app_server_protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from app_server_protocol.engine.notices import SessionClosed
+from app_server_protocol.engine.questions import Question
 from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Pump:
             failed = event.event.status is TurnStatus.FAILED
             self._set_status(ConversationStatus(Activity.SYSTEM_ERROR if failed else Activity.IDLE))
         elif isinstance(event.event, Question):
-            self.questions.ask(event, group)
+            self.questions.ask(event, event.event, group)
 
     def _questions_changed(self) -> None:
         """Update the status with the kinds of open questions; they count only while a turn runs."""

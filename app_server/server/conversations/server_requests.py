@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import anyio
 import msgspec
@@ -32,15 +32,15 @@ from app_server.server.conversations.adapter import ApiAdapter, OutboundRequest,
 from app_server.server.conversations.live_turn import LiveTurn
 from app_server.server.conversations.subscriptions import Client, Subscriptions
 from app_server.server.rpc.outgoing import Waiter, describe
-from app_server_protocol.engine.events import EngineEvent, SessionEvent
+from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.questions import (
     CommandApprovalQuestion,
     ElicitationQuestion,
     McpCallQuestion,
     PatchApprovalQuestion,
+    Question,
     ToolCallAnswer,
     ToolCallQuestion,
-    ToolQuestion,
     UserInputQuestion,
 )
 from app_server_protocol.policy import ElicitationAction, ReviewDecision
@@ -65,6 +65,8 @@ class Delivery(Struct, eq=False):
 
 class PendingRequest(Struct, eq=False):
     event: SessionEvent
+    asking: Question
+    """What the event asks."""
     group: TaskGroup
     """Task group of the tasks that wait for answers."""
     kind: QuestionKind
@@ -76,7 +78,7 @@ class PendingRequest(Struct, eq=False):
     def said(self, adapter: ApiAdapter, live: LiveTurn) -> OutboundRequest | None:
         """Return the question in the shapes of an API; None if it has none for it."""
         if adapter not in self.words:
-            found = adapter.question(self.event, live)
+            found = adapter.question(self.asking, self.event.turn_id, live)
             if found is not None and not any(self.words.values()):
                 self.kind = found.kind
             self.words[adapter] = found
@@ -106,23 +108,23 @@ class ServerRequests:
     def any_of(self, kind: QuestionKind) -> bool:
         return any(each.kind is kind for each in self.open)
 
-    def ask(self, event: SessionEvent, group: TaskGroup) -> None:
+    def ask(self, event: SessionEvent, asking: Question, group: TaskGroup) -> None:
         """Ask the subscribers the question of an event, now or once there are any. The tasks that wait for answers run
-        in `group`.
+        in `group`. A question that no API of the subscribers can ask is answered with no.
         """
-        opened, adapters = PendingRequest(event, group, _kind(event)), self._adapters()
+        opened, adapters = PendingRequest(event, asking, group, _kind(asking)), self._adapters()
         if not adapters or any(
             opened.said(adapter, self._subscriptions.live_turn) is not None for adapter in adapters
         ):
-            if isinstance(event.event, McpCallQuestion) and not self._may_be_asked(opened):
-                self._do(_refusal(event.event))
+            if isinstance(asking, McpCallQuestion) and not self._may_be_asked(opened):
+                self._do(_refusal(asking))
                 return
             self.open.append(opened)
             self._changed()
             self._ask(opened)
             self.fail_lost_calls()
-        elif isinstance(event.event, ToolQuestion):
-            self._do(_refusal(event.event))
+        else:
+            self._do(_refusal(asking))
 
     def joined(self, client: Client, adapter: ApiAdapter) -> None:
         """Send a client that has subscribed to an API all open questions; those that it was asked there before are sent
@@ -163,7 +165,7 @@ class ServerRequests:
     def fail_lost_calls(self) -> None:
         """Fail calls of tools that no subscriber can run or approve: their turn would wait forever."""
         for opened in list(self.open):
-            asked = opened.event.event
+            asked = opened.asking
             if isinstance(asked, McpCallQuestion) and not opened.copies and not self._may_be_asked(opened):
                 self._decline(opened)
             if isinstance(asked, ToolCallQuestion) and not opened.copies and not self._may_run_tools():
@@ -183,7 +185,7 @@ class ServerRequests:
 
     def _ask(self, opened: PendingRequest) -> None:
         """Ask the clients that have to be asked and were not yet."""
-        is_call = isinstance(opened.event.event, ToolCallQuestion)
+        is_call = isinstance(opened.asking, ToolCallQuestion)
         asked = self._subscriptions.reachable() if is_call else self._asked()
         for client, adapters in asked.items():
             if client in opened.copies or client in opened.withdrawn:
@@ -261,7 +263,7 @@ class ServerRequests:
 
     def _decline(self, opened: PendingRequest) -> None:
         self._close(opened)
-        self._do(_refusal(opened.event.event))
+        self._do(_refusal(opened.asking))
 
     def _close(self, opened: PendingRequest, answered_by: Client | None = None) -> None:
         self.open.remove(opened)
@@ -283,24 +285,26 @@ class ServerRequests:
             pass  # the session has ended meanwhile
 
 
-def _kind(event: SessionEvent) -> QuestionKind:
+def _kind(asking: Question) -> QuestionKind:
     """Return the kind of a question that no API has converted yet."""
-    match event.event:
+    match asking:
         case ToolCallQuestion():
             return QuestionKind.CALL
         case UserInputQuestion():
             return QuestionKind.INPUT
-        case _:
+        case CommandApprovalQuestion() | PatchApprovalQuestion() | ElicitationQuestion() | McpCallQuestion():
             return QuestionKind.APPROVAL
+        case _:
+            assert_never(asking)
 
 
 def _send(client: Client, copy: Delivery) -> None:
     client.outgoing.send_request(copy.waiter, copy.question.method, copy.question.params)
 
 
-def _refusal(asked: EngineEvent) -> Command:
+def _refusal(asking: Question) -> Command:
     """Return the command that answers a question with no, for any API, whether or not a client was asked."""
-    match asked:
+    match asking:
         case CommandApprovalQuestion(call_id=id):
             return ResolveApproval(id, ReviewDecision.DENIED)
         case PatchApprovalQuestion(call_id=id):
@@ -310,4 +314,4 @@ def _refusal(asked: EngineEvent) -> Command:
         case ToolCallQuestion(call_id=id) | UserInputQuestion(call_id=id) | McpCallQuestion(call_id=id):
             return ResolveUserInput(id, None)
         case _:
-            raise TypeError(f"this asks nothing: {asked!r}")
+            assert_never(asking)

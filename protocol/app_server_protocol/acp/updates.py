@@ -1,10 +1,11 @@
-"""The updates of `session/update`, one shape for each kind. Those of tool calls are in `tool_calls`; pieces of texts
+"""The updates of `session/update`, one shape for each kind. Those of tool calls come from `tool_calls`; pieces of texts
 are written without a shape.
 """
 
 from typing import Literal
 
 from app_server_protocol.acp.sessions import SessionConfigOption
+from app_server_protocol.acp.tool_calls import SessionToolCall, SessionToolCallUpdate
 from app_server_protocol.encoding import Json
 from app_server_protocol.outgoing import WireStruct, always_written
 
@@ -87,4 +88,6 @@ SessionUpdate = (
     | SessionInfoUpdate
     | ConfigOptionUpdate
     | CurrentModeUpdate
+    | SessionToolCall
+    | SessionToolCallUpdate
 )

@@ -17,7 +17,7 @@ from app_server_protocol.engine.item_text import ItemText, Part
 from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.items import FileChange, Item
 from app_server_protocol.engine.notices import Notice
-from app_server_protocol.engine.questions import ApprovalQuestion, ElicitationQuestion, ToolQuestion
+from app_server_protocol.engine.questions import Question
 from app_server_protocol.engine.thread_settings import ThreadSettings
 
 
@@ -233,7 +233,6 @@ class McpServersSettled(Struct, frozen=True):
     failures: tuple[str, ...]
 
 
-Question = ApprovalQuestion | ElicitationQuestion | ToolQuestion
 EngineEvent = (
     TurnStarted
     | TurnEnded

@@ -111,8 +111,15 @@ class McpCallQuestion(Struct, frozen=True, kw_only=True):
 
 
 ApprovalQuestion = CommandApprovalQuestion | PatchApprovalQuestion
-ToolQuestion = ToolCallQuestion | UserInputQuestion | McpCallQuestion
-"""Questions that only APIs with a shape for them can ask."""
+Question = (
+    CommandApprovalQuestion
+    | PatchApprovalQuestion
+    | ElicitationQuestion
+    | ToolCallQuestion
+    | UserInputQuestion
+    | McpCallQuestion
+)
+"""All questions. An API that has no shape for one leaves it out by its name."""
 
 
 class McpCallDecision(StrEnum):

@@ -23,6 +23,7 @@ from app_server.server.conversations.adapter import (
 )
 from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.acp.sessions import CANCEL_REQUEST
+from app_server_protocol.acp.updates import SessionUpdate
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent, TurnEnded
 from app_server_protocol.engine.items import UserMessage
 from app_server_protocol.engine.questions import (
@@ -30,6 +31,9 @@ from app_server_protocol.engine.questions import (
     ElicitationQuestion,
     McpCallQuestion,
     PatchApprovalQuestion,
+    Question,
+    ToolCallQuestion,
+    UserInputQuestion,
 )
 from app_server_protocol.event_items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
 from app_server_protocol.jsonrpc import dump_notification
@@ -47,7 +51,7 @@ class SessionAdapter:
         session_id: str,
         client: AcpClient,
         *,
-        observe: Callable[[SessionEvent], Iterable[bytes]],
+        observe: Callable[[SessionEvent], Iterable[SessionUpdate]],
         flush_at: Callable[[float], None],
         clock: Callable[[], float],
         is_foreign: Callable[[str | None], bool] = lambda turn_id: False,
@@ -80,20 +84,20 @@ class SessionAdapter:
         self._reducer.joined(live)
         return self._taken()
 
-    def question(self, event: SessionEvent, live: LiveTurn) -> OutboundRequest | None:
-        match event.event:
+    def question(self, asking: Question, turn_id: str | None, live: LiveTurn) -> OutboundRequest | None:
+        match asking:
             case (
                 CommandApprovalQuestion(call_id=id)
                 | PatchApprovalQuestion(call_id=id)
                 | McpCallQuestion(call_id=id)
             ):
-                item = live.latest(event.turn_id, id)
+                item = live.latest(turn_id, id)
                 call = None if item is None else call_of(item)
             case ElicitationQuestion():
                 call = None
-            case _:
+            case ToolCallQuestion() | UserInputQuestion():
                 return None
-        return permission_requests.question(self._session_id, event, call)
+        return permission_requests.question(self._session_id, asking, call)
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False
@@ -112,7 +116,7 @@ class SessionAdapter:
         """Return no lines: the client loads the session again, and is shown the turns that are left."""
 
     # --- lines of its own
-    def send(self, update: bytes) -> list[Message]:
+    def send(self, update: SessionUpdate) -> list[Message]:
         """Return one update as a line, after the text that waits."""
         self._updates.add(update)
         return self._updates.taken()

@@ -25,7 +25,6 @@ from app_server.server.apis.acp.session_options import SessionOptions, mode_of
 from app_server.server.conversations.adapter import ApiId, ConversationApi, Message
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
-from app_server_protocol.acp.tool_calls import SessionToolCall, SessionToolCallUpdate
 from app_server_protocol.acp.updates import (
     AvailableCommandsUpdate,
     ConfigOptionUpdate,
@@ -90,7 +89,7 @@ class AcpSession:
         if options.mode != before.mode:
             self.send(CurrentModeUpdate(current_mode_id=options.mode))
 
-    def take_settings(self) -> Iterator[bytes]:
+    def take_settings(self) -> Iterator[SessionUpdate]:
         """Adopt settings that another client has changed; yield updates about those that differ from this session's
         options.
         """
@@ -104,18 +103,14 @@ class AcpSession:
         if now.effort != known.effort:
             self.options = replace(self.options, effort=now.effort)
         if self.options != before:
-            yield ConfigOptionUpdate(config_options=self.options.config_options()).to_json()
+            yield ConfigOptionUpdate(config_options=self.options.config_options())
         if self.options.mode != before.mode:
-            yield CurrentModeUpdate(current_mode_id=self.options.mode).to_json()
+            yield CurrentModeUpdate(current_mode_id=self.options.mode)
 
     # --- lines
     def send(self, update: SessionUpdate) -> None:
         """Send an update, after the lines that wait."""
-        self._write(self.adapter.send(update.to_json()))
-
-    def send_call(self, call: SessionToolCall | SessionToolCallUpdate) -> None:
-        """Send the state of a tool call that no model has made."""
-        self._write(self.adapter.send(call.to_json()))
+        self._write(self.adapter.send(update))
 
     def send_commands(self) -> None:
         """Send the slash commands of the session."""
@@ -132,7 +127,7 @@ class AcpSession:
             seat.send(client, messages)
 
     # --- what the adapter reports
-    def _observe(self, event: SessionEvent) -> Sequence[bytes]:
+    def _observe(self, event: SessionEvent) -> Sequence[SessionUpdate]:
         """Follow the turns; return the updates that are sent after the event: settings that another client has changed,
         or the title.
         """
@@ -142,7 +137,7 @@ class AcpSession:
         if not isinstance(event.event, TurnEnded) or self.title is None or self._title_sent:
             return ()
         self._title_sent = True
-        return (SessionInfoUpdate(title=self.title).to_json(),)
+        return (SessionInfoUpdate(title=self.title),)
 
     def _is_foreign(self, turn_id: str | None) -> bool:
         """Return whether a turn may have a message of another client."""

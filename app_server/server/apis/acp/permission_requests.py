@@ -38,7 +38,6 @@ from app_server_protocol.acp.tool_calls import (
     ToolKind,
 )
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.questions import (
     ApprovalQuestion,
     CommandApprovalQuestion,
@@ -63,17 +62,19 @@ _YES: Final = PermissionOption(option_id="allow_once", name="Yes", kind="allow_o
 _NO: Final = PermissionOption(option_id="decline", name="No, go on without it", kind="reject_once")
 
 
-def question(session_id: str, event: SessionEvent, call: ToolCallView | None) -> OutboundRequest | None:
-    """Return the request to the client for an event; None if the event asks nothing. `call` is the tool call that the
-    question is about.
-    """
-    match event.event:
-        case McpCallQuestion() as asking:
+Permission = ApprovalQuestion | ElicitationQuestion | McpCallQuestion
+"""Questions that a session can ask."""
+
+
+def question(session_id: str, asking: Permission, call: ToolCallView | None) -> OutboundRequest:
+    """Return the request to the client for a question. `call` is the tool call that the question is about."""
+    match asking:
+        case McpCallQuestion():
             return _about_tool(session_id, asking, call)
-        case ElicitationQuestion() as asking:
+        case ElicitationQuestion():
             form, answer = _form(session_id, asking), partial(answer_elicitation, asking)
             return asked(CREATE_ELICITATION, form, answer, is_elicitation_answer, QuestionKind.INPUT)
-        case CommandApprovalQuestion() | PatchApprovalQuestion() as asking:
+        case CommandApprovalQuestion() | PatchApprovalQuestion():
             shown = call or _unannounced(asking)
             status = ToolCallStatus.PENDING if shown.status is ToolCallStatus.PENDING else None
             fields = shown.fields(_content(asking, shown), status)
@@ -81,8 +82,6 @@ def question(session_id: str, event: SessionEvent, call: ToolCallView | None) ->
                 fields["raw_input"] = {**shown.raw_input, "justification": asking.reason}
             what = "this command" if isinstance(asking, CommandApprovalQuestion) else "these changes"
             return _permission(session_id, fields, _options(what), partial(_decided, asking))
-        case _:
-            return None
 
 
 def _about_tool(session_id: str, event: McpCallQuestion, call: ToolCallView | None) -> OutboundRequest:

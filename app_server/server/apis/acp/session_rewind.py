@@ -86,14 +86,14 @@ async def _agreed(
     title = one_line(f"Restore files to before: {turn.words}")
     call = ToolCallView(id=id, title=title, kind=ToolKind.EDIT)
     fields = call.fields((text_content(_summary(files, session.cwd)), *shown))
-    session.send_call(SessionToolCall(**fields | {"status": ToolCallStatus.PENDING}))
+    session.send(SessionToolCall(**fields | {"status": ToolCallStatus.PENDING}))
     request = RequestPermissionRequest(
         session_id=session.id, tool_call=SessionToolCallFields(**fields), options=OPTIONS
     )
     reply = await outgoing.request(REQUEST_PERMISSION.method, request.to_json())
     agreed = reply.error is None and decision(reply.result) is ReviewDecision.APPROVED
     status = ToolCallStatus.COMPLETED if agreed else ToolCallStatus.FAILED
-    session.send_call(SessionToolCallUpdate(tool_call_id=id, status=status))
+    session.send(SessionToolCallUpdate(tool_call_id=id, status=status))
     return agreed
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from enum import Enum, StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 from msgspec import Struct
 
@@ -28,11 +28,16 @@ from app_server_protocol.acp.tool_calls import (
     ToolKind,
 )
 from app_server_protocol.acp.updates import (
+    AvailableCommandsUpdate,
     CompactionUpdate,
+    ConfigOptionUpdate,
+    CurrentModeUpdate,
     MessageChunk,
     NoticeUpdate,
     PlanEntry,
     PlanUpdate,
+    SessionInfoUpdate,
+    SessionUpdate,
     UsageUpdate,
 )
 from app_server_protocol.encoding import Json, json_bytes
@@ -102,11 +107,14 @@ class UpdateThrottle:
         messages, self._messages = self._messages, []
         return messages
 
-    def add(self, update: bytes, state: str | None = None) -> None:
-        """Add one update, after the text that waits. `state` names the state that the update reports."""
+    def add(self, update: SessionUpdate) -> None:
+        """Add one update, after the text that waits."""
+        state = state_of(update)
+        self._add(update.to_json(), None if state is None else (self._head, state))
+
+    def _add(self, update: bytes, state: tuple[bytes, str] | None = None) -> None:
         self.send_text()
-        key = None if state is None else (self._head, state)
-        self._messages.append(OutboundMessage(self._line(update), state=key))
+        self._messages.append(OutboundMessage(self._line(update), state=state))
 
     def text(self, speaker: Speaker, message_id: str, text: ShownText, prefix: str = "") -> None:
         """Add that a text of a message has grown by its last event. `prefix` comes before the beginning of the text."""
@@ -131,7 +139,7 @@ class UpdateThrottle:
 
     def whole_text(self, speaker: Speaker, message_id: str, text: str) -> None:
         """Add a piece of a message that is not coalesced with others."""
-        self.add(_chunk(speaker, message_id, text))
+        self._add(_chunk(speaker, message_id, text))
 
     def piece(self, lines: TextLines) -> None:
         """Add all text that was not sent, after the text that waits."""
@@ -165,6 +173,27 @@ class UpdateThrottle:
 def _length(text: ShownText, start: int) -> int:
     """Return the length of a text from an offset on, in characters."""
     return sum(len(each) for each in text.pieces[start : text.end] if isinstance(each, str))
+
+
+def state_of(update: SessionUpdate) -> str | None:
+    """Return the name of the state that an update reports: a client that is behind is sent only the last one. None if
+    each update counts.
+    """
+    match update:
+        case PlanUpdate():
+            return "plan"
+        case UsageUpdate():
+            return "usage"
+        case SessionToolCallUpdate(tool_call_id=id, status=None, content=tuple()):
+            return f"output of {id}"
+        case SessionToolCall() | SessionToolCallUpdate() | MessageChunk() | NoticeUpdate():
+            return None
+        case CompactionUpdate() | AvailableCommandsUpdate() | SessionInfoUpdate():
+            return None
+        case ConfigOptionUpdate() | CurrentModeUpdate():
+            return None
+        case _:
+            assert_never(update)
 
 
 def _chunk(speaker: Speaker, message_id: str, text: str) -> bytes:
@@ -233,7 +262,7 @@ class SessionUpdates(UpdateThrottle):
     # --- messages
     def block(self, speaker: Speaker, message_id: str, block: Json) -> None:
         """Write a part of a message that is not text: a content block."""
-        self.add(MessageChunk(session_update=speaker.value, message_id=message_id, content=block).to_json())
+        self.add(MessageChunk(session_update=speaker.value, message_id=message_id, content=block))
 
     def notice(self, notice: Notice, message_id: str) -> None:
         """Write a notice; for clients that cannot show notices, a thought under that id."""
@@ -241,7 +270,7 @@ class SessionUpdates(UpdateThrottle):
             shown = NoticeUpdate(
                 severity=notice.severity.value, title=notice.text, description=notice.details
             )
-            self.add(shown.to_json())
+            self.add(shown)
         elif not notice.passing:
             text = notice.text if notice.details is None else f"{notice.text}\n{notice.details}"
             head = "" if notice.severity is Severity.INFO else f"{notice.severity.capitalize()}: "
@@ -251,11 +280,11 @@ class SessionUpdates(UpdateThrottle):
     def plan(self, steps: Iterable[PlanItemArg]) -> None:
         """Write the whole plan."""
         entries = tuple(PlanEntry(content=each.step, priority="medium", status=each.status) for each in steps)
-        self.add(PlanUpdate(entries=entries).to_json(), state="plan")
+        self.add(PlanUpdate(entries=entries))
 
     def usage(self, used: int, size: int) -> None:
         """Write how full the context window is."""
-        self.add(UsageUpdate(used=used, size=size).to_json(), state="usage")
+        self.add(UsageUpdate(used=used, size=size))
 
     def compaction(self, id: str, succeeded: bool | None = None) -> None:
         """Write that a compaction has begun, or whether it has succeeded."""
@@ -263,11 +292,11 @@ class SessionUpdates(UpdateThrottle):
         if succeeded is None and not self._live:
             return
         if self._client.compaction:
-            self.add(CompactionUpdate(compaction_id=id, status=status).to_json())
+            self.add(CompactionUpdate(compaction_id=id, status=status))
         elif succeeded is None or not self._live:
             title = "Compact the conversation"
             call = SessionToolCall(tool_call_id=id, title=title, kind=ToolKind.THINK, status=status)
-            self.add(call.to_json())
+            self.add(call)
         else:
             self._call_update(id, status=status)
 
@@ -282,7 +311,7 @@ class SessionUpdates(UpdateThrottle):
         meta = {"terminal_info": {"terminal_id": call.id, "cwd": call.cwd}} if display else None
         content = (TerminalOfCall(terminal_id=call.id),) if display else call.content
         fields = call.fields(content, call.status)
-        self.add(SessionToolCall(**fields, raw_output=call.raw_output, meta=meta).to_json())
+        self.add(SessionToolCall(**fields, raw_output=call.raw_output, meta=meta))
 
     def call_runs(self, call: ToolCallView) -> None:
         """Write that the call goes on, after the user's approval."""
@@ -328,10 +357,10 @@ class SessionUpdates(UpdateThrottle):
             paced.was_sent(now + OUTPUT_SECONDS)
             content = output_content(printed(paced.output))
             update = SessionToolCallUpdate(tool_call_id=paced.call.id, content=content)
-            self.add(update.to_json(), state=f"output of {paced.call.id}")
+            self.add(update)
 
     def _call_update(self, id: str, **fields: Json) -> None:
-        self.add(SessionToolCallUpdate(tool_call_id=id, **fields).to_json())
+        self.add(SessionToolCallUpdate(tool_call_id=id, **fields))
 
 
 def printed(output: PrintedOutput | None) -> str:

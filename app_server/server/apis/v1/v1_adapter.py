@@ -29,7 +29,12 @@ from app_server_protocol.engine import events, items
 from app_server_protocol.engine.hook_runs import HookCompleted, HookStarted
 from app_server_protocol.engine.legacy import begin_events, has_query, legacy_event, legacy_events
 from app_server_protocol.engine.notices import HistoryItemRecorded, SessionClosed, TurnDiffUpdated
-from app_server_protocol.engine.questions import McpCallQuestion, ToolCallQuestion, UserInputQuestion
+from app_server_protocol.engine.questions import (
+    McpCallQuestion,
+    Question,
+    ToolCallQuestion,
+    UserInputQuestion,
+)
 from app_server_protocol.events import command_events, messages, notice_events, tools, turn_events
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId
@@ -91,8 +96,8 @@ class ConversationAdapter:
                 lines = self._texts.output_lines(id, item.started.item.id, item.output)
                 yield from map(OutboundMessage, lines(0, item.output.end))
 
-    def question(self, event: events.SessionEvent, live: LiveTurn) -> OutboundRequest | None:
-        return v1_requests.question(self._conversation_id, event.event)
+    def question(self, asking: Question, turn_id: str | None, live: LiveTurn) -> OutboundRequest | None:
+        return v1_requests.question(self._conversation_id, asking)
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False

@@ -18,21 +18,23 @@ from app_server.server.conversations.adapter import (
     is_elicitation_answer,
 )
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.events import EngineEvent
 from app_server_protocol.engine.questions import (
     ApprovalQuestion,
     CommandApprovalQuestion,
     ElicitationQuestion,
     McpCallQuestion,
     PatchApprovalQuestion,
+    Question,
+    ToolCallQuestion,
+    UserInputQuestion,
 )
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.policy import ReviewDecision
 from app_server_protocol.v1 import approval as wire
 
 
-def question(conversation_id: str, event: EngineEvent) -> OutboundRequest | None:
-    """Return the client request for an event; None for other events."""
+def question(conversation_id: str, event: Question) -> OutboundRequest | None:
+    """Return the request to the client for a question; None for questions that this API cannot ask."""
     id = ConversationId(conversation_id)
     match event:
         case CommandApprovalQuestion():
@@ -78,7 +80,7 @@ def question(conversation_id: str, event: EngineEvent) -> OutboundRequest | None
                 is_elicitation_answer,
                 needs_elicitation=True,
             )
-        case _:
+        case ToolCallQuestion() | UserInputQuestion():
             return None
 
 

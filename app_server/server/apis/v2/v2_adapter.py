@@ -37,6 +37,7 @@ from app_server_protocol.engine.questions import (
     ElicitationQuestion,
     McpCallQuestion,
     PatchApprovalQuestion,
+    Question,
     ToolCallQuestion,
     UserInputQuestion,
 )
@@ -46,7 +47,7 @@ from app_server_protocol.v2 import server, turn
 from app_server_protocol.v2.thread import THREAD_STATUS_CHANGED
 from app_server_protocol.values import replace
 
-Unshown = events.Question | events.PatchWriting | events.CommandRunning | events.McpServersSettled
+Unshown = Question | events.PatchWriting | events.CommandRunning | events.McpServersSettled
 """Events without a notification. Questions become requests; the others report facts that clients are shown already."""
 
 TurnEvent = events.TurnStarted | events.TurnEnded | events.AttemptFailed | ItemEvent
@@ -109,8 +110,8 @@ class ThreadAdapter:
                 self._items.begun(each)
         return self._lines.take()
 
-    def question(self, event: events.SessionEvent, live: LiveTurn) -> OutboundRequest | None:
-        match event.event:
+    def question(self, asking: Question, turn_id: str | None, live: LiveTurn) -> OutboundRequest | None:
+        match asking:
             case ElicitationQuestion() | ToolCallQuestion() | UserInputQuestion():
                 opened = None
             case (
@@ -118,11 +119,9 @@ class ThreadAdapter:
                 | PatchApprovalQuestion(call_id=id)
                 | McpCallQuestion(call_id=id)
             ):
-                opened = live.latest(event.turn_id, id)
-            case _:
-                return None
+                opened = live.latest(turn_id, id)
         item = None if opened is None else opened.item
-        return v2_requests.question(self._thread_id, event, item, self._lines.now_ms())
+        return v2_requests.question(self._thread_id, turn_id, asking, item, self._lines.now_ms())
 
     def question_closed(
         self, request_id: int, *, answered: bool, elsewhere: bool = False

@@ -25,12 +25,12 @@ from app_server.server.conversations.adapter import (
 )
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import questions as engine
-from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.items import CommandExecution, CommandSource, Item
 from app_server_protocol.engine.questions import (
     CommandApprovalQuestion,
     ElicitationQuestion,
     PatchApprovalQuestion,
+    Question,
 )
 from app_server_protocol.outgoing import struct_from
 from app_server_protocol.policy import ReviewDecision
@@ -100,17 +100,19 @@ approval are not.
 """
 
 
-def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int) -> OutboundRequest | None:
-    """Return the request to the client for an event; None if the event asks nothing. `item` is the item that the
-    question is about, with the id that the client knows.
+def question(
+    thread_id: str, turn_id: str | None, asking: Question, item: Item | None, now_ms: int
+) -> OutboundRequest:
+    """Return the request to the client for a question. `item` is the item that the question is about, with the id that
+    the client knows.
     """
-    at: dict[str, Json] = {"thread_id": thread_id, "turn_id": event.turn_id or ""}
-    match event.event:
-        case CommandApprovalQuestion() as asking:
+    at: dict[str, Json] = {"thread_id": thread_id, "turn_id": turn_id or ""}
+    match asking:
+        case CommandApprovalQuestion():
             command = _about_command(asking, item, now_ms, at)
             row = wire.ITEM_COMMAND_EXECUTION_REQUEST_APPROVAL
             return asked(row, command, partial(_decided_command, asking), _is_decision)
-        case PatchApprovalQuestion() as asking:
+        case PatchApprovalQuestion():
             patch = wire.FileChangeRequestApprovalParams(
                 **at,
                 item_id=asking.call_id if item is None else item.id,
@@ -119,10 +121,10 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
             )
             decided = partial(_decided_patch, asking)
             return asked(wire.ITEM_FILE_CHANGE_REQUEST_APPROVAL, patch, decided, _is_decision)
-        case ElicitationQuestion() as asking:
+        case ElicitationQuestion():
             form = wire.FormElicitation.model_construct(
                 thread_id=thread_id,
-                turn_id=event.turn_id,
+                turn_id=turn_id,
                 server_name=asking.server,
                 message=asking.message,
                 requested_schema=NO_FIELDS if asking.requested_schema is None else asking.requested_schema,
@@ -130,11 +132,9 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
             elicitation = wire.McpServerElicitationRequestParams.model_construct(form)
             answer = partial(answer_elicitation, asking)
             return asked(wire.MCP_SERVER_ELICITATION_REQUEST, elicitation, answer, is_elicitation_answer)
-        case engine.McpCallQuestion() as asking:
-            return call_question(
-                thread_id, event.turn_id, asking, asking.call_id if item is None else item.id
-            )
-        case engine.ToolCallQuestion(call_id=id) as asking:
+        case engine.McpCallQuestion():
+            return call_question(thread_id, turn_id, asking, asking.call_id if item is None else item.id)
+        case engine.ToolCallQuestion(call_id=id):
             call = struct_from(wire.DynamicToolCallParams, asking, **at)
             return asked(
                 wire.ITEM_TOOL_CALL,
@@ -143,7 +143,7 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
                 lambda result: True,  # no other client is asked
                 QuestionKind.CALL,
             )
-        case engine.UserInputQuestion(call_id=id) as asking:
+        case engine.UserInputQuestion(call_id=id):
             questions = wire.ToolRequestUserInputParams(
                 **at, item_id=id, questions=tuple(map(_inquiry, asking.inquiries)), is_blocking=True
             )
@@ -154,8 +154,6 @@ def question(thread_id: str, event: SessionEvent, item: Item | None, now_ms: int
                 lambda result: user_input_answer(result) is not None,
                 QuestionKind.INPUT,
             )
-        case _:
-            return None
 
 
 def _about_command(

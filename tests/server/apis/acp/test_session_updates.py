@@ -35,6 +35,7 @@ from app_server_protocol.engine.item_values import (
     UpdateFileChange,
 )
 from app_server_protocol.engine.notices import WarningNotice
+from app_server_protocol.engine.questions import Question
 from app_server_protocol.mcp import CallToolResult, McpInvocation, OkResult, OtherContent, TextContent
 from tests.server.apis.v2.recorded import OTHER_TURN, TURN
 from tests.server.apis.v2.test_thread_order import EVENTS
@@ -116,7 +117,8 @@ def test_calls_begin_once_never_go_back_and_are_over_with_their_turn(
     for turn, event in events:
         before = len(seen.updates)
         seen.take(event, turn)
-        seen.adapter.question(SessionEvent("1", turn, event), seen.live)
+        if isinstance(event, Question):
+            seen.adapter.question(event, turn, seen.live)
         for update in seen.updates[before:]:
             if update["sessionUpdate"] not in ("tool_call", "tool_call_update"):
                 continue

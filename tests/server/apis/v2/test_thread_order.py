@@ -72,6 +72,7 @@ from app_server_protocol.engine.questions import (
     ElicitationQuestion,
     McpCallQuestion,
     PatchApprovalQuestion,
+    Question,
     ToolCallQuestion,
     UserInputQuestion,
     UserQuestion,
@@ -191,7 +192,8 @@ def test_no_event_is_too_much_in_any_order(events: list[tuple[str | None, Engine
     seen = Recording(raw=True)
     for turn_id, event in events:
         seen.take(SessionEvent("7", turn_id, event))
-        seen.adapter.question(seen.emitted[-1], seen.live)
+        if isinstance(event, Question):
+            seen.adapter.question(event, turn_id, seen.live)
         seen.adapter.snapshot(seen.live)
         running_turn(seen.live)
     started = [each["item"]["id"] for each in seen.params("item/started")]

@@ -9,15 +9,15 @@ from app_server.server.apis.v2 import thread_items, thread_settings
 from app_server.server.conversations.adapter import OutboundRequest, QuestionKind
 from app_server_protocol import policy as engine
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.events import EngineEvent, TurnKind
+from app_server_protocol.engine.events import TurnKind
 from app_server_protocol.engine.item_values import AddFileChange, ReadCommand, UnknownCommand
 from app_server_protocol.engine.items import CommandExecution, CommandSource
-from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.engine.questions import (
     CommandApprovalQuestion,
     ElicitationQuestion,
     FileGrant,
     PatchApprovalQuestion,
+    Question,
     RuleAmendment,
 )
 from app_server_protocol.event_items import ImageInput, LocalImageInput, TextInput
@@ -41,10 +41,10 @@ FORM = ElicitationQuestion(
 )
 
 
-def asked(event: EngineEvent, seen: Recording | None = None) -> OutboundRequest | None:
+def asked(event: Question, seen: Recording | None = None) -> OutboundRequest | None:
     seen = seen or Recording()
     seen.emit("7", event, turn_id=TURN)
-    question = seen.adapter.question(seen.emitted[-1], seen.live)
+    question = seen.adapter.question(event, TURN, seen.live)
     if question is not None:
         params = json.loads(question.params)
         validator("ServerRequest").validate({"id": 0, "method": question.method, "params": params})
@@ -214,10 +214,6 @@ def test_a_form_without_fields_is_a_form() -> None:
     question = asked(ElicitationQuestion(server="s", id="1", message="Sure?"))
     assert question is not None
     assert json.loads(question.params)["requestedSchema"] == {"type": "object", "properties": {}}
-
-
-def test_other_events_ask_nothing() -> None:
-    assert asked(WarningNotice(message="x")) is None
 
 
 # --- settings
