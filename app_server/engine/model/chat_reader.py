@@ -62,7 +62,7 @@ class ChatDecoder:
         self, *, live: bool, origin: ItemOrigin | None = None, sieve: TextSieve | None = None
     ) -> None:
         """`origin`: origin of the answer; the provider's id is added to it. `sieve`: extracts thoughts and calls from
-        the text; None if the text is shown as it is.
+        the text, as long as some may follow; None if the text is shown as it is.
         """
         self.completed = False
         self._live, self._origin = live, origin
@@ -119,11 +119,12 @@ class ChatDecoder:
         details = delta.get(DETAILS)
         if isinstance(details, list):
             self._add_details(details, out)
-        for is_thought, text in _content(delta.get("content")):
-            if is_thought:
-                self._add_thought(text, out)
-            else:
-                self._take_text(text, out)
+        content = delta.get("content")
+        if isinstance(content, str):
+            if content:
+                self._take_text(content, out)
+        elif content:
+            self._take_parts(content, out)
         calls = delta.get("tool_calls")
         for piece in calls if isinstance(calls, list) else ():
             self._calls.take(event_json.mapping(piece))
@@ -163,6 +164,13 @@ class ChatDecoder:
         if self._live:
             out.append(ReasoningContentDelta(thought, 0))
 
+    def _take_parts(self, content: Json, out: list[ModelEvent]) -> None:
+        for is_thought, text in _parts(content):
+            if is_thought:
+                self._add_thought(text, out)
+            else:
+                self._take_text(text, out)
+
     def _take_text(self, text: str, out: list[ModelEvent]) -> None:
         if self._sieve is None:
             self._add_text(text, out)
@@ -173,6 +181,8 @@ class ChatDecoder:
                 self._add_thought(piece, out)
             else:
                 self._add_text(piece, out)
+        if self._sieve.is_done:
+            self._sieve = None  # nearly all chunks of a long answer follow
 
     def _add_text(self, text: str, out: list[ModelEvent]) -> None:
         self._size.piece(text)
@@ -241,14 +251,8 @@ class ChatDecoder:
         return item.model_copy(update={"origin": replace(self._origin, answer=answer, kept=values)})
 
 
-def _content(value: Json) -> Iterator[tuple[bool, str]]:
-    """Yield the pieces of a content; the flag says whether the piece is a thought. A content is text, or a list of
-    parts.
-    """
-    if isinstance(value, str):
-        if value:
-            yield False, value
-        return
+def _parts(value: Json) -> Iterator[tuple[bool, str]]:
+    """Yield the pieces of a content that is a list of parts; the flag says whether the piece is a thought."""
     for part in value if isinstance(value, list) else ():
         if isinstance(part, str):
             yield False, part

@@ -119,6 +119,11 @@ class TextSieve:
         self._line = 0
         """Number of characters of the current line that were shown."""
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is held and the rest of the answer is text that can be shown as it comes."""
+        return self._phase is Phase.TEXT and self._begun and not (self._thinking or self._held)
+
     def take(self, text: str) -> list[tuple[bool, str]]:
         """Return the pieces that can be shown; the flag of each says whether it is a thought."""
         self._held += text

@@ -1,4 +1,7 @@
+import sys
+from collections.abc import Iterable
 from contextlib import suppress
+from types import FrameType
 
 import pytest
 from hypothesis import given, settings
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from app_server.engine.http.sse import SseDecoder
 from app_server.engine.model import prompt
 from app_server.engine.model.chat_reader import LENGTH, ChatDecoder
+from app_server.engine.model.text_calls import Offered, TextSieve
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.token_usage import TokenUsage
@@ -249,3 +253,54 @@ def test_any_interleaving_of_pieces_gives_the_same_calls(data: st.DataObject, te
     events = read(*frames, piece("tool_calls"), DONE)
     calls = [event.item for event in events if isinstance(event, prompt.OutputItemDone)]
     assert calls == [FunctionCall(name=f"t{n}", arguments=t, call_id=f"c{n}") for n, t in enumerate(texts)]
+
+
+OFFERED = Offered({"shell": frozenset({"command"})})
+
+
+def written(decoder: ChatDecoder, pieces: Iterable[str]) -> list[prompt.ModelEvent]:
+    events: list[prompt.ModelEvent] = []
+    for frame in SseDecoder().feed(b"".join(piece(content=text) for text in pieces)):
+        decoder.decode(frame, events)
+    return events
+
+
+@given(st.lists(st.text("ab<think>/{[`\n ", min_size=1), max_size=20))
+def test_an_answer_in_which_calls_are_looked_for_has_the_words_of_its_sieve(pieces: list[str]) -> None:
+    pieces = [*pieces, "One.\nTwo.", "\n{"]
+    alone = TextSieve(think_tags="closed", offered=OFFERED)
+    shown = [each for piece in pieces for each in alone.take(piece)] + alone.end(structured=False)[0]
+
+    decoder = ChatDecoder(live=True, sieve=TextSieve(think_tags="closed", offered=OFFERED))
+    events = written(decoder, pieces)
+    decoder.decode(SseDecoder().feed(piece("stop"))[0], events)
+    decoder.end(events)
+    deltas = [event.delta for event in events if isinstance(event, prompt.OutputTextDelta)]
+    assert deltas == [text for is_thought, text in shown if not is_thought]
+
+
+def calls_of(decoder: ChatDecoder, pieces: list[str]) -> int:
+    """Return the number of function calls in which a decoder reads these pieces."""
+    frames = SseDecoder().feed(b"".join(piece(content=text) for text in pieces))
+    events, calls = list[prompt.ModelEvent](), 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        for frame in frames:
+            decoder.decode(frame, events)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_the_text_of_a_long_answer_is_read_with_no_more_calls_where_calls_in_it_are_looked_for() -> None:
+    plain = ChatDecoder(live=True)
+    sieved = ChatDecoder(live=True, sieve=TextSieve(think_tags="closed", offered=OFFERED))
+    for decoder in (plain, sieved):
+        written(decoder, ["I write.\n", "words"])
+    text = [f"token{n} " for n in range(100)]
+    assert calls_of(sieved, text) == calls_of(plain, text)

@@ -83,6 +83,34 @@ def test_an_answer_may_begin_inside_of_its_thoughts() -> None:
     assert sieve("a <think>hm</think>") == ("", "a <think>hm</think>", [])
 
 
+@given(
+    st.lists(st.text("ab<think>/{[`\n "), max_size=20),
+    st.text("ab<think>/{[`\n ", min_size=1),
+    st.sampled_from(["none", "closed", "open"]),
+)
+def test_a_sieve_that_is_done_shows_every_text_as_it_comes(pieces: list[str], more: str, tags: str) -> None:
+    made = TextSieve(think_tags=tags, offered=OFFERED)
+    for piece in [*pieces, "\n\n", "words " * 50, "\n\n"]:
+        made.take(piece)
+        if made.is_done:
+            assert made.take(more) == [(False, more)]
+            assert made.end(structured=False) == ([], [])
+
+
+def test_a_sieve_is_done_when_no_call_may_begin_any_more() -> None:
+    made = TextSieve(think_tags="closed", offered=OFFERED)
+    done = []
+    for piece in ("<think>hm", "</think>", "I look.", "\n", "Then", "more"):
+        made.take(piece)
+        done.append(made.is_done)
+    assert done == [False, False, False, False, True, True]
+    only_thoughts = TextSieve(think_tags="closed", offered=None)
+    only_thoughts.take("<th")
+    assert not only_thoughts.is_done
+    only_thoughts.take("ose")
+    assert only_thoughts.is_done
+
+
 @given(st.lists(st.text("ab<think>/{[`\n "), max_size=20))
 def test_no_words_are_lost(pieces: list[str]) -> None:
     thoughts, shown, calls = sieve(*pieces, think_tags="none")
