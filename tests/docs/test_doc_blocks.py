@@ -24,6 +24,8 @@ from app_server.cli.demo.scripted_model import (
 )
 from app_server.engine.config.config_values import SettingsSource
 from app_server.engine.config.settings_service import load_config
+from app_server.engine.support.filelock import is_held
+from app_server.engine.support.socket_paths import place_of_home
 from app_server_protocol import v1, v2
 from app_server_protocol.encoding import Json
 from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks
@@ -154,7 +156,12 @@ async def surroundings(root: Path) -> AsyncIterator[Mapping[str, str]]:
             "CODEX_OSS_BASE_URL": url,
             "NO_PROXY": "127.0.0.1",
         }
-        yield environment
+        try:
+            yield environment
+        finally:
+            if is_held(place_of_home(str(root / "user" / ".codex")).server_lock):
+                status, printed = await run("app-server daemon stop --now", root, environment)
+                assert status == 0, printed
 
 
 def documented_client() -> str:

@@ -13,10 +13,11 @@ left.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import anyio
 from anyio.abc import TaskStatus
@@ -156,8 +157,8 @@ class Shutdown:
 
     # --- idleness
     async def _leave_when_idle(self) -> None:
-        seconds = self._settings.idle_exit_minutes * 60
-        if not seconds or not self._reception.doors:
+        seconds = self._settings.idle_exit_minutes * 60 or math.inf
+        if not self._reception.doors:
             return
         busy_until = anyio.current_time()
         while not self._reception.closed:
@@ -165,19 +166,27 @@ class Shutdown:
             now = anyio.current_time()
             if self._reception.present or self._server.work.any:
                 busy_until = now
-            is_over = now - max(busy_until, self._reception.quiet_since) >= seconds
+            idle = now - max(busy_until, self._reception.quiet_since)
+            is_over = idle >= seconds or (idle > 0 and self._is_lost())
             if is_over and not self._reception.closed and self._leave_unseen():
-                log.info("nobody has needed this server for %g minutes", seconds / 60)
+                log.info("nobody has needed this server for %g minutes", idle / 60)
                 self._stopping.set()
+
+    def _is_lost(self) -> bool:
+        """Return whether no client can find this server: it listens only at sockets whose folders were deleted."""
+        doors = self._reception.doors
+        return all(door.held is not None and not os.path.exists(door.held.place.folder) for door in doors)
 
     def _leave_unseen(self) -> bool:
         """Release the places unless a client is connecting. No client meets a server that has ended: it waits for the
-        lock of the start, or is accepted here, or its connection ends without an answer, and it connects again.
+        lock of the start, or is accepted here, or its connection ends without an answer, and it connects again. A place
+        whose folder was deleted has no such lock, and no client comes to it.
         """
         with ExitStack() as locks:
             try:
                 for _, held in self._places():
-                    locks.callback(os.close, hold(held.place.startup_lock))
+                    with suppress(FileNotFoundError):
+                        locks.callback(os.close, hold(held.place.startup_lock))
             except (LockHeld, OSError):
                 return False
             if self._has_waiting():

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import threading
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import pytest
 from app_server.engine.config.config_values import SharingSettings
 from app_server.engine.support.filelock import LockHeld, hold
 from app_server.engine.support.socket_paths import SocketPaths, named_place
+from app_server.server.daemon import shutdown
+from app_server.server.daemon.acceptor import Acceptor
+from app_server.server.daemon.shutdown import Shutdown
 from app_server.server.proxy.connect import is_there, meet, preface
 from tests.support.places import LONG
 from tests.support.receiving import Echo, dialled, lifetime_of
@@ -31,13 +35,57 @@ def nothing() -> None:
 
 async def test_it_leaves_when_nobody_needs_it(short_folder: Path) -> None:
     lifetime, reception, place = lifetime_of(short_folder, AT_ONCE)
+    await ended(lifetime, reception)
+    assert not os.path.lexists(place.socket)
+    os.close(hold(place.server_lock))
+
+
+async def test_it_leaves_where_its_folder_was_deleted(short_folder: Path) -> None:
+    """The lock that excludes clients which connect is gone with the folder."""
+    lifetime, reception, place = lifetime_of(short_folder, AT_ONCE)
+    shutil.rmtree(short_folder)
+    await ended(lifetime, reception)
+    assert not os.path.lexists(place.folder), "the end makes nothing anew"
+
+
+async def test_without_an_idle_exit_it_leaves_once_no_client_can_find_it(
+    short_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutdown, "LONGEST_LOOK", 1e-4)
+    lifetime, reception, place = lifetime_of(short_folder, NEVER)
+    async with anyio.create_task_group() as group:
+        group.start_soon(reception.run)
+        group.start_soon(lifetime.run, nothing)
+        connection = dialled(place)
+        connection.sendall(PREFACE)
+        await until(lambda: bool(reception.clients))
+        shutil.rmtree(short_folder)
+        await anyio.sleep(0.1)  # a thousand times its interval
+        assert not reception.closed, "a client is still served"
+        connection.close()
+        await until(lambda: reception.closed)
+        group.cancel_scope.cancel()
+
+
+async def test_a_server_whose_folder_was_deleted_leaves_the_next_one_its_place(short_folder: Path) -> None:
+    lifetime, reception, place = lifetime_of(short_folder, AT_ONCE)
+    shutil.rmtree(short_folder)
+    short_folder.mkdir(0o700)
+    _, next_reception, _ = lifetime_of(short_folder, NEVER)
+    await ended(lifetime, reception)
+    assert os.path.lexists(place.socket)
+    with pytest.raises(LockHeld):
+        hold(place.server_lock)
+    next_reception.stop_listening()
+
+
+async def ended(lifetime: Shutdown, reception: Acceptor) -> None:
+    """Serve until the server ends by itself."""
     with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(reception.run)
             await lifetime.run(nothing)
             group.cancel_scope.cancel()
-    assert not os.path.lexists(place.socket)
-    os.close(hold(place.server_lock))
 
 
 @pytest.mark.parametrize("reason", ["a client", "a silent connection", "work", "a start"])
