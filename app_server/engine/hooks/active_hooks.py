@@ -24,18 +24,17 @@ from app_server.engine.hooks.decision import (
     run_status,
 )
 from app_server.engine.hooks.hook_definitions import (
-    LAST_EVENTS,
     LAST_SECONDS,
     HookHandler,
     HookTrust,
     LoadedHooks,
 )
-from app_server.engine.hooks.hook_input import OF_THREAD, HookTurn
+from app_server.engine.hooks.hook_input import HookTurn
 from app_server.engine.hooks.hook_output import HookFailure, HookOutput
 from app_server.engine.hooks.run_hooks import RunHandler
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import EngineEvent
-from app_server_protocol.engine.hook_events import HookEvent, HookHandlerType, HookRunStatus
+from app_server_protocol.engine.hook_events import HookEvent, HookHandlerType, HookRole, HookRunStatus
 from app_server_protocol.engine.hook_runs import HookCompleted, HookRun, HookStarted
 from app_server_protocol.engine.notices import WarningNotice
 from app_server_protocol.responses import InputText, MessageItem
@@ -132,7 +131,7 @@ class ActiveHooks:
             source_path=handler.source_path,
             display_order=handler.display_order,
             is_async=handler.definition.is_async,
-            of_thread=handler.event in OF_THREAD,
+            of_thread=handler.event.has(HookRole.OF_THREAD),
             status_message=handler.definition.status_message,
             status=HookRunStatus.RUNNING,
             started_at=int(self._wall_clock()),
@@ -149,7 +148,7 @@ class ActiveHooks:
             self._emit(HookCompleted(replace(ended, completed_at=int(self._wall_clock()), duration_ms=took)))
 
     async def _outcome(self, handler: HookHandler, fields: Mapping[str, Json]) -> HookOutput | HookFailure:
-        limit = LAST_SECONDS if handler.event in LAST_EVENTS else math.inf
+        limit = LAST_SECONDS if handler.event.has(HookRole.SHORT) else math.inf
         if handler.trust is HookTrust.LAPSED:
             return HookFailure("changed since you agreed to it, and was not run (`/hooks` shows it)")
         runner = self._runners.get(handler.definition.type)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from app_server.engine.hooks.hook_definitions import HookHandler, LoadedHooks, OnFailure, stricter_on_failure
 from app_server.engine.hooks.hook_output import HookFailure, HookOutput, Verdict
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.hook_events import GUARDS, HookEntryKind, HookEvent, HookRunStatus
+from app_server_protocol.engine.hook_events import HookEntryKind, HookEvent, HookRole, HookRunStatus
 from app_server_protocol.engine.hook_runs import HookRunEntry
 
 _OF_FAILURE: Final = {
@@ -130,7 +130,7 @@ def decide(event: HookEvent, results: Sequence[HookResult], hooks: LoadedHooks) 
 def _verdict(event: HookEvent, result: HookResult, hooks: LoadedHooks) -> tuple[Verdict, str]:
     handler, outcome = result.handler, result.outcome
     if isinstance(outcome, HookFailure):
-        if event not in GUARDS:
+        if not event.has(HookRole.GUARDS):
             return Verdict.NONE, ""
         on_failure = stricter_on_failure(hooks.settings.on_failure, handler.definition.on_failure)
         return _OF_FAILURE[on_failure], failure_text(handler, outcome)

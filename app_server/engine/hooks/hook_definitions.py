@@ -19,17 +19,10 @@ from app_server_protocol.engine.hook_events import HookEvent, HookHandlerType, H
 
 DEFAULT_TIMEOUT, LONGEST_TIMEOUT = 600, 3600
 """Time limits of a handler, in seconds."""
-LAST_EVENTS: Final = frozenset({HookEvent.SESSION_END, HookEvent.INTERRUPT})
-"""Events after which nothing waits for long: their handlers have at most `LAST_SECONDS`, by default one."""
 LAST_SECONDS: Final = 3
-"""Longest time for handlers of `LAST_EVENTS`, and after a turn for its `async` handlers, in seconds."""
-WITH_CONTEXT: Final = frozenset(
-    {
-        *(HookEvent.SESSION_START, HookEvent.USER_PROMPT_SUBMIT, HookEvent.SUBAGENT_START),
-        *(HookEvent.PRE_TOOL_USE, HookEvent.POST_TOOL_USE),
-    }
-)
-"""Events whose handlers may add context. A limit for it in other handlers means nothing, and is not in the digest."""
+"""Longest time for handlers of events after which nothing waits for long (`HookRole.SHORT`), and after a turn for its
+`async` handlers, in seconds. By default the former have one second.
+"""
 DEFAULT_CONTEXT_TOKENS: Final = 2500
 """Size of the context that a handler may add, in tokens; the rest goes to a file."""
 

@@ -16,16 +16,14 @@ from msgspec import Struct
 
 from app_server.engine.hooks.hook_definitions import (
     DEFAULT_TIMEOUT,
-    LAST_EVENTS,
     LAST_SECONDS,
     LONGEST_TIMEOUT,
-    WITH_CONTEXT,
     HookDefinition,
     OnFailure,
 )
 from app_server.engine.hooks.matching import BadMatcher, name_pattern
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.hook_events import UNMATCHED, HookEvent, HookHandlerType
+from app_server_protocol.engine.hook_events import HookEvent, HookHandlerType, HookRole
 
 MOST_HANDLERS: Final = 1000
 """Maximum number of handlers of one file."""
@@ -115,7 +113,7 @@ def _groups(event: HookEvent, groups: list[Json]) -> Iterator[HookEntry | EntryP
 def _definition(event: HookEvent, matcher: Json, handler: Json) -> HookDefinition:
     if not isinstance(handler, Mapping):
         raise _Wrong(f"it must be an object, not {_kind(handler)}")
-    matcher = None if event in UNMATCHED else _optional(matcher, str, "matcher")
+    matcher = None if event.has(HookRole.UNMATCHED) else _optional(matcher, str, "matcher")
     try:
         pattern = name_pattern(matcher)
     except BadMatcher as mistake:
@@ -154,7 +152,7 @@ def _definition(event: HookEvent, matcher: Json, handler: Json) -> HookDefinitio
         status_message=_optional(handler.get("statusMessage"), str, "statusMessage"),
         on_failure=None if on_failure is None else OnFailure(on_failure),
         sandbox=_optional(handler.get("sandbox"), bool, "sandbox"),
-        additional_context_limit=limit if event in WITH_CONTEXT else None,
+        additional_context_limit=limit if event.has(HookRole.ADDS_CONTEXT) else None,
     )
 
 
@@ -165,10 +163,10 @@ def _seconds(event: HookEvent, handler: Mapping[str, Json]) -> int:
         seconds = int(seconds)
     seconds = _optional(seconds, int, "timeout")
     if seconds is None:
-        return 1 if event in LAST_EVENTS else DEFAULT_TIMEOUT
+        return 1 if event.has(HookRole.SHORT) else DEFAULT_TIMEOUT
     if seconds < 0:
         raise _Wrong("`timeout` must be at least 0")
-    return min(max(seconds, 1), LAST_SECONDS) if event in LAST_EVENTS else max(seconds, 1)
+    return min(max(seconds, 1), LAST_SECONDS) if event.has(HookRole.SHORT) else max(seconds, 1)
 
 
 def definition_digest(definition: HookDefinition, handler: Mapping[str, Json]) -> str:

@@ -11,12 +11,10 @@ from typing import Final
 from msgspec import Struct
 
 from app_server_protocol.encoding import Json, json_bytes
-from app_server_protocol.engine.hook_events import HookEvent
+from app_server_protocol.engine.hook_events import HookEvent, HookRole
 from app_server_protocol.policy import AskForApproval, TurnMode
 
 PLAN: Final = "plan"
-OF_THREAD: Final = frozenset({HookEvent.SESSION_START, HookEvent.SESSION_END})
-"""Events that concern the thread as a whole, and not a turn of it."""
 
 
 class HookTurn(Struct, frozen=True, kw_only=True):
@@ -33,7 +31,7 @@ class HookTurn(Struct, frozen=True, kw_only=True):
 
     def fields(self, event: HookEvent, own: Mapping[str, Json]) -> dict[str, Json]:
         """Return the input of an event. `own` are the fields of this event alone."""
-        of_thread = self.turn_id is None or event in OF_THREAD
+        of_thread = self.turn_id is None or event.has(HookRole.OF_THREAD)
         turn: dict[str, Json] = {} if of_thread else {"turn_id": self.turn_id}
         return {
             "session_id": self.session_id,

@@ -13,9 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from app_server.engine.hooks.hook_definitions import WITH_CONTEXT
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.hook_events import HookEvent
+from app_server_protocol.engine.hook_events import HookEvent, HookRole
 
 BLOCKED = 2
 """Exit code with which a hook blocks."""
@@ -59,20 +58,6 @@ class HookOutput(Struct, frozen=True, kw_only=True):
 
 NOTHING: Final = HookOutput()
 
-BLOCKING: Final = frozenset(
-    {
-        *(HookEvent.PRE_TOOL_USE, HookEvent.PERMISSION_REQUEST, HookEvent.POST_TOOL_USE),
-        *(HookEvent.USER_PROMPT_SUBMIT, HookEvent.STOP, HookEvent.SUBAGENT_STOP, HookEvent.PRE_COMPACT),
-    }
-)
-"""Events whose hooks can block."""
-TEXT_IS_CONTEXT: Final = frozenset(
-    {HookEvent.SESSION_START, HookEvent.USER_PROMPT_SUBMIT, HookEvent.SUBAGENT_START}
-)
-"""Events whose hooks add their plain text as context."""
-STOPPING: Final = BLOCKING | TEXT_IS_CONTEXT | {HookEvent.POST_COMPACT}
-"""Events whose hooks can end the turn."""
-
 _TEXTS: Final = ("stopReason", "systemMessage", "decision", "reason")
 _KNOWN: Final = frozenset({"continue", "suppressOutput", "hookSpecificOutput", *_TEXTS})
 _SPECIFIC: Final = frozenset({"hookEventName", "additionalContext"})
@@ -89,7 +74,7 @@ class _Misread(Exception):
 
 def read_output(event: HookEvent, exit_code: int, stdout: str, stderr: str) -> HookOutput | HookFailure:
     """Return the answer of a command."""
-    if exit_code == BLOCKED and event in BLOCKING:
+    if exit_code == BLOCKED and event.has(HookRole.BLOCKS):
         return HookOutput(verdict=Verdict.DENY, reason=_short(stderr) or NO_REASON)
     if exit_code != 0:
         said = _short(stderr)
@@ -101,7 +86,7 @@ def read_output(event: HookEvent, exit_code: int, stdout: str, stderr: str) -> H
         except (ValueError, RecursionError):
             return HookFailure("printed no valid JSON")
         return read_answer(event, value)
-    if text and event in TEXT_IS_CONTEXT:
+    if text and event.has(HookRole.TEXT_IS_CONTEXT):
         return HookOutput(context=text)
     return NOTHING
 
@@ -129,13 +114,13 @@ def _answer(event: HookEvent, value: Json) -> HookOutput:
         verdict = max(verdict, _one_of(_DECISIONS, "decision", texts["decision"]))
     warnings = [*_unknown(value, _KNOWN), *decided.warnings]
     context, stops = _text(own, "additionalContext").strip(), decided.stops or not goes_on
-    if context and event not in WITH_CONTEXT:
+    if context and not event.has(HookRole.ADDS_CONTEXT):
         warnings.append(f"a {event.value} hook cannot add context")
         context = ""
-    if verdict is Verdict.DENY and event not in BLOCKING:
+    if verdict is Verdict.DENY and not event.has(HookRole.BLOCKS):
         warnings.append(f"a {event.value} hook decides nothing")
         verdict = Verdict.NONE
-    if stops and event not in STOPPING:
+    if stops and not event.has(HookRole.ENDS_TURN):
         warnings.append(f"a {event.value} hook does not end the turn")
         stops = False
     return HookOutput(

@@ -20,7 +20,7 @@ from msgspec import Struct
 from app_server.engine.config.hook_settings import HookState
 from app_server.engine.hooks.hook_definitions import HookHandler, HookTrust
 from app_server.engine.support.rooted_fs import TooLarge, read_named
-from app_server_protocol.engine.hook_events import GUARDS, HookHandlerType
+from app_server_protocol.engine.hook_events import HookHandlerType, HookRole
 from app_server_protocol.values import replace
 
 MISSING: Final = "missing"
@@ -181,7 +181,7 @@ class HookConsent:
             self._trusted.add(handler.key)
             return replace(found, trust=HookTrust.TRUSTED)
         # A guard that was in force does not merely vanish: whoever can change its script could switch it off.
-        lapsed = handler.key in self._trusted and handler.event in GUARDS
+        lapsed = handler.key in self._trusted and handler.event.has(HookRole.GUARDS)
         return replace(found, trust=HookTrust.LAPSED if lapsed else HookTrust.MODIFIED, changed_files=changed)
 
     def _has_changed(self, path: str, agreed: Mapping[str, str], *, plain: bool) -> bool:

@@ -1,25 +1,66 @@
 """The events at which hooks run, and where a hook comes from. Words of hook files, of settings and of each API."""
 
-from enum import StrEnum
+from __future__ import annotations
+
+from enum import Flag, StrEnum, auto
+
+
+class HookRole(Flag):
+    """What the hooks of an event may do, and how they run."""
+
+    TOLD = 0
+    """The hooks are only told of the event."""
+    GUARDS = auto()
+    """The hooks decide whether something happens. What a failure of one means is a setting: `hooks.on_failure`."""
+    BLOCKS = auto()
+    """The hooks can block."""
+    ENDS_TURN = auto()
+    ADDS_CONTEXT = auto()
+    """The hooks can add context. A limit for it in other hooks means nothing, and is not in the digest."""
+    TEXT_IS_CONTEXT = auto()
+    """The plain text that a hook prints is context."""
+    UNMATCHED = auto()
+    """The event has no matcher: all its hooks run."""
+    SHORT = auto()
+    """Nothing waits for the hooks for long: the thread or its turn is over."""
+    OF_THREAD = auto()
+    """The event concerns the thread as a whole, and not a turn of it."""
+
+
+_CAN_BLOCK = HookRole.BLOCKS | HookRole.ENDS_TURN
+_CAN_ADD = HookRole.ENDS_TURN | HookRole.ADDS_CONTEXT
+_TEXT = _CAN_ADD | HookRole.TEXT_IS_CONTEXT
 
 
 class HookEvent(StrEnum):
-    """A moment of a thread at which hooks run. The value is the name in hook files."""
+    """A moment of a thread at which hooks run: its name in hook files, which is the value, and the roles of its hooks.
+    A member without roles cannot be made: whether its hooks guard something is decided here.
+    """
 
-    PRE_MODEL_REQUEST = "PreModelRequest"
-    POST_MODEL_REQUEST = "PostModelRequest"
-    PRE_TOOL_USE = "PreToolUse"
-    PERMISSION_REQUEST = "PermissionRequest"
-    POST_TOOL_USE = "PostToolUse"
-    PRE_COMPACT = "PreCompact"
-    POST_COMPACT = "PostCompact"
-    SESSION_START = "SessionStart"
-    SESSION_END = "SessionEnd"
-    USER_PROMPT_SUBMIT = "UserPromptSubmit"
-    SUBAGENT_START = "SubagentStart"
-    SUBAGENT_STOP = "SubagentStop"
-    STOP = "Stop"
-    INTERRUPT = "Interrupt"
+    PRE_MODEL_REQUEST = "PreModelRequest", HookRole.UNMATCHED
+    POST_MODEL_REQUEST = "PostModelRequest", HookRole.UNMATCHED
+    PRE_TOOL_USE = "PreToolUse", HookRole.GUARDS | _CAN_BLOCK | _CAN_ADD
+    PERMISSION_REQUEST = "PermissionRequest", HookRole.GUARDS | _CAN_BLOCK
+    POST_TOOL_USE = "PostToolUse", _CAN_BLOCK | _CAN_ADD
+    PRE_COMPACT = "PreCompact", _CAN_BLOCK
+    POST_COMPACT = "PostCompact", HookRole.ENDS_TURN
+    SESSION_START = "SessionStart", HookRole.OF_THREAD | _TEXT
+    SESSION_END = "SessionEnd", HookRole.OF_THREAD | HookRole.SHORT
+    USER_PROMPT_SUBMIT = "UserPromptSubmit", HookRole.UNMATCHED | HookRole.GUARDS | _CAN_BLOCK | _TEXT
+    SUBAGENT_START = "SubagentStart", _TEXT
+    SUBAGENT_STOP = "SubagentStop", _CAN_BLOCK
+    STOP = "Stop", HookRole.UNMATCHED | _CAN_BLOCK
+    INTERRUPT = "Interrupt", HookRole.UNMATCHED | HookRole.SHORT
+
+    roles: HookRole
+
+    def __new__(cls, name: str, roles: HookRole) -> HookEvent:
+        event = str.__new__(cls, name)
+        event._value_, event.roles = name, roles
+        return event
+
+    def has(self, role: HookRole) -> bool:
+        return role in self.roles
 
     @property
     def snake(self) -> str:
@@ -77,18 +118,3 @@ class HookEntryKind(StrEnum):
     FEEDBACK = "feedback"
     CONTEXT = "context"
     ERROR = "error"
-
-
-GUARDS = frozenset({HookEvent.PRE_TOOL_USE, HookEvent.PERMISSION_REQUEST, HookEvent.USER_PROMPT_SUBMIT})
-"""Events whose handlers guard something. What happens when such a handler fails is a setting."""
-
-UNMATCHED = frozenset(
-    {
-        HookEvent.USER_PROMPT_SUBMIT,
-        HookEvent.STOP,
-        HookEvent.INTERRUPT,
-        HookEvent.PRE_MODEL_REQUEST,
-        HookEvent.POST_MODEL_REQUEST,
-    }
-)
-"""Events without a matcher: all their handlers run."""

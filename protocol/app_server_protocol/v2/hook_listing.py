@@ -1,36 +1,22 @@
 """Hooks of a working directory: what they run, and whether the user has agreed to them."""
 
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from pydantic import Field
 from typing_extensions import TypeAliasType
 
 from app_server_protocol.base import WireModel
+from app_server_protocol.engine.hook_events import HookEvent
 from app_server_protocol.ids import PathText
 from app_server_protocol.method_table import ClientRequest
 from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.v2.fields import AbsolutePathBuf
 
-HookEventName = TypeAliasType(
-    "HookEventName",
-    Literal[
-        "preModelRequest",
-        "postModelRequest",
-        "preToolUse",
-        "permissionRequest",
-        "postToolUse",
-        "preCompact",
-        "postCompact",
-        "sessionStart",
-        "sessionEnd",
-        "userPromptSubmit",
-        "subagentStart",
-        "subagentStop",
-        "stop",
-        "interrupt",
-    ],
-)
+if TYPE_CHECKING:
+    HookEventName = str
+else:
+    HookEventName = TypeAliasType("HookEventName", Literal[tuple(event.camel for event in HookEvent)])
 HookHandlerType = TypeAliasType("HookHandlerType", Literal["command", "mcpTool", "prompt", "agent"])
 HookSource = TypeAliasType(
     "HookSource",

@@ -20,9 +20,9 @@ from app_server.engine.hooks.hook_definitions import (
 )
 from app_server.engine.hooks.hook_output import HookFailure, HookOutput, Verdict
 from app_server_protocol.engine.hook_events import (
-    GUARDS,
     HookEntryKind,
     HookEvent,
+    HookRole,
     HookRunStatus,
     HookSource,
 )
@@ -64,7 +64,7 @@ def test_a_failure_counts_as_the_stricter_of_setting_and_handler_says(
 ) -> None:
     result = HookResult("run", handler(event, on_failure=own), BROKEN)
     decision = decide(event, [result], hooks(setting))
-    if event in GUARDS:
+    if event.has(HookRole.GUARDS):
         stricter = max((each for each in (setting, own) if each), key=STRICTER.index)
         assert decision.verdict is OF_FAILURE[stricter]
         assert decision.verdict is Verdict.NONE or "`/bin/guard`" in decision.reason

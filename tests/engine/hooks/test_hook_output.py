@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.engine.hooks.hook_definitions import WITH_CONTEXT
 from app_server.engine.hooks.hook_output import (
-    BLOCKING,
     NO_REASON,
     NOTHING,
-    STOPPING,
     HookFailure,
     HookOutput,
     Verdict,
@@ -21,7 +18,7 @@ from app_server.engine.hooks.hook_output import (
     read_output,
 )
 from app_server_protocol.encoding import Json
-from app_server_protocol.engine.hook_events import HookEvent
+from app_server_protocol.engine.hook_events import HookEvent, HookRole
 
 EVENTS = tuple(HookEvent)
 TOOL, ASKED = HookEvent.PRE_TOOL_USE, HookEvent.PERMISSION_REQUEST
@@ -47,7 +44,7 @@ def test_nothing_printed_decides_nothing(event: HookEvent) -> None:
 @pytest.mark.parametrize("event", EVENTS)
 def test_exit_code_2_blocks_where_an_event_can_be_blocked(event: HookEvent) -> None:
     found = read_output(event, 2, "", "no pushes\n")
-    if event in BLOCKING:
+    if event.has(HookRole.BLOCKS):
         assert found == HookOutput(verdict=Verdict.DENY, reason="no pushes")
         assert read_output(event, 2, "", "") == HookOutput(verdict=Verdict.DENY, reason=NO_REASON)
     else:
@@ -77,8 +74,8 @@ def test_plain_text_is_context_for_a_start_and_a_prompt_alone(event: HookEvent) 
 @pytest.mark.parametrize("event", EVENTS)
 def test_decision_block(event: HookEvent) -> None:
     found = answered(event, {"decision": "block", "reason": "why"})
-    assert found.verdict is (Verdict.DENY if event in BLOCKING else Verdict.NONE)
-    assert bool(found.warnings) is (event not in BLOCKING)
+    assert found.verdict is (Verdict.DENY if event.has(HookRole.BLOCKS) else Verdict.NONE)
+    assert bool(found.warnings) is not event.has(HookRole.BLOCKS)
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -89,16 +86,16 @@ def test_unknown_decision_is_a_failure(event: HookEvent) -> None:
 @pytest.mark.parametrize("event", EVENTS)
 def test_continue_false_ends_the_turn_where_there_is_one(event: HookEvent) -> None:
     found = answered(event, {"continue": False, "stopReason": "enough"})
-    assert found.stops is (event in STOPPING)
+    assert found.stops is (event.has(HookRole.ENDS_TURN))
     assert found.stop_reason == "enough"
-    assert bool(found.warnings) is (event not in STOPPING)
+    assert bool(found.warnings) is not event.has(HookRole.ENDS_TURN)
 
 
 @pytest.mark.parametrize("event", EVENTS)
 def test_context(event: HookEvent) -> None:
     found = answered(event, {"hookSpecificOutput": {"hookEventName": event.value, "additionalContext": "x"}})
-    assert found.context == ("x" if event in WITH_CONTEXT else "")
-    assert bool(found.warnings) is (event not in WITH_CONTEXT)
+    assert found.context == ("x" if event.has(HookRole.ADDS_CONTEXT) else "")
+    assert bool(found.warnings) is not event.has(HookRole.ADDS_CONTEXT)
 
 
 @pytest.mark.parametrize("event", EVENTS)
@@ -215,5 +212,5 @@ def test_every_output_is_an_answer_or_a_failure(
     if code not in (0, 2):
         assert isinstance(found, HookFailure)
     if isinstance(found, HookOutput):
-        assert found.verdict is not Verdict.DENY or (event in BLOCKING and found.reason)
-        assert not found.stops or event in STOPPING
+        assert found.verdict is not Verdict.DENY or (event.has(HookRole.BLOCKS) and found.reason)
+        assert not found.stops or event.has(HookRole.ENDS_TURN)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from app_server.server.apis.v2.account_limits import AccountLimits
 from app_server.server.apis.v2.item_lines import NotificationLines
@@ -46,7 +46,7 @@ from app_server_protocol.v2.settings import THREAD_SETTINGS_UPDATED
 from app_server_protocol.v2.turn import TURN_DIFF_UPDATED, TURN_PLAN_UPDATED, TurnPlanStep, TurnPlanStepStatus
 
 if TYPE_CHECKING:
-    from app_server_protocol.v2.hook_listing import HookEventName, HookHandlerType, HookSource
+    from app_server_protocol.v2.hook_listing import HookHandlerType, HookSource
 
 
 def shown_goal(thread_id: str, goal: engine.Goal) -> wire.ThreadGoal:
@@ -96,7 +96,7 @@ _SOURCES: Final[Mapping[str, HookSource]] = {"user": "user", "project": "project
 def shown_run(run: HookRun) -> hook_runs.HookRunSummary:
     return hook_runs.HookRunSummary(
         id=run.id,
-        event_name=cast("HookEventName", run.event.camel),
+        event_name=run.event.camel,
         # This API has no words for a callback of a client: it is shown as a command of the session.
         handler_type=_HANDLER_TYPES.get(run.handler_type.value, "command"),
         execution_mode=hook_runs.HookExecutionMode.ASYNC
