@@ -82,7 +82,7 @@ class Host(Struct, frozen=True):
         policy = wanted.policy or config.thread.sandbox_policy
         check_sandbox(config.fence, policy, cwd)
         tmpdir = temporary_folder(config.fence, self.settings.environment)
-        options = RootOptions(tmpdir, config.permissions.protected_names)
+        options = RootOptions(tmpdir, config.permissions.protected_folders)
         plan = self.runner.plan(policy, cwd, options=options)
         for notice in plan.notices if plan is not None else ():
             log.warning("a command of the client: %s", notice)

@@ -7,7 +7,7 @@ before pydantic is loaded; `policy_fields` has the types for fields of models.
 from collections.abc import Collection, Iterable
 from enum import StrEnum
 from posixpath import join, normpath
-from typing import Final, Literal, Self
+from typing import Final, Literal, NewType, Self
 
 from app_server_protocol.ids import AbsolutePath
 from app_server_protocol.outgoing import EngineStruct, always_written
@@ -168,11 +168,21 @@ class Access(StrEnum):
     DENY = "deny"
 
 
-PROTECTED_NAMES: Final = (".git", ".codex", ".agents", ".aws")
-"""Names in a writable root that control what the user's tools execute later. Commands and patches may never write them,
-even if they are missing. Those of a thread are in the engine's settings (`PermissionSettings.protected_names`).
+FolderName = NewType("FolderName", str)
+"""Name of a folder that commands must not write in a writable root. A missing one is an empty folder while commands
+run. A file has no such name: an empty file in its place could not be removed without a loss, as another program may
+have written to it meanwhile.
 """
-CLAUDE_FOLDER: Final = ".claude"
+PROTECTED_FOLDERS: Final = (
+    FolderName(".git"),
+    FolderName(".codex"),
+    FolderName(".agents"),
+    FolderName(".aws"),
+)
+"""Names in a writable root that control what the user's tools execute later. Commands and patches may never write them,
+even if they are missing. Those of a thread are in the engine's settings (`PermissionSettings.protected_folders`).
+"""
+CLAUDE_FOLDER: Final = FolderName(".claude")
 """Folder of a project that is one more protected name of a thread if the thread reads the hooks in it."""
 
 ROOT: Final = ":root"

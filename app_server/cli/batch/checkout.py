@@ -34,7 +34,7 @@ from app_server.engine.workspace.git.repository import Repository, config_of, fi
 from app_server.engine.workspace.git.run_git import Git, GitCommand, objects_in, run_git
 from app_server.engine.workspace.git.snapshot import write_worktree
 from app_server.engine.workspace.git.worktree_files import worktree_file
-from app_server_protocol.policy import CLAUDE_FOLDER, PROTECTED_NAMES
+from app_server_protocol.policy import CLAUDE_FOLDER, PROTECTED_FOLDERS
 
 SLOW_GIT = 3600.0
 """Timeout of a fetch, a checkout of a large repository, or a copy, in seconds."""
@@ -42,7 +42,7 @@ SPARE = 8
 """Maximum number of idle worktrees, which wait for another task of their commit. Beyond it, the one that has waited
 longest is removed.
 """
-RESERVED = frozenset(os.fsencode(name) for name in (*PROTECTED_NAMES, CLAUDE_FOLDER))
+RESERVED = frozenset(os.fsencode(name) for name in (*PROTECTED_FOLDERS, CLAUDE_FOLDER))
 CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n"
 SHA256 = "[extensions]\n\tobjectformat = sha256\n"
 FETCH = ("-c", "core.hooksPath=/dev/null", "-c", "gc.auto=0")

@@ -17,7 +17,7 @@ from app_server.engine.config.profile_settings import ProfileSettings
 from app_server.engine.support.engine_errors import FilePosition
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.thread_settings import UNCHANGED, SettingsPatch, ThreadSettings, or_unset
-from app_server_protocol.policy import PROTECTED_NAMES
+from app_server_protocol.policy import PROTECTED_FOLDERS, FolderName
 from app_server_protocol.values import Redacted
 
 OPENAI = "openai"
@@ -144,7 +144,7 @@ class PermissionSettings(Struct, frozen=True, kw_only=True):
     """
     trusted: bool = False
     """Whether the user trusts the working directory."""
-    protected_names: tuple[str, ...] = PROTECTED_NAMES
+    protected_folders: tuple[FolderName, ...] = PROTECTED_FOLDERS
     """Names in writable roots that commands and patches may never write."""
 
 

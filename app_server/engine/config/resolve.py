@@ -45,9 +45,10 @@ from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.ids import sound_path
 from app_server_protocol.policy import (
     CLAUDE_FOLDER,
-    PROTECTED_NAMES,
+    PROTECTED_FOLDERS,
     AskForApproval,
     DangerFullAccess,
+    FolderName,
     QuestionKinds,
     ReadOnly,
     SandboxMode,
@@ -172,9 +173,9 @@ def read_approval_policy(settings: SettingsTable) -> tuple[AskForApproval | None
     return AskForApproval.ON_REQUEST, policy.table("granular").build(QuestionKinds)
 
 
-def _protected_names(settings: SettingsTable) -> tuple[str, ...]:
+def _protected_folders(settings: SettingsTable) -> tuple[FolderName, ...]:
     claude = settings.table(HOOKS).get("claude_settings")
-    return (*PROTECTED_NAMES, CLAUDE_FOLDER) if claude else PROTECTED_NAMES
+    return (*PROTECTED_FOLDERS, CLAUDE_FOLDER) if claude else PROTECTED_FOLDERS
 
 
 MAX_INSTRUCTIONS_BYTES = 1024 * 1024
@@ -212,7 +213,7 @@ def resolve(
             config_values.PermissionSettings,
             profiles=profiles,
             trusted=trusted is True,
-            protected_names=_protected_names(settings),
+            protected_folders=_protected_folders(settings),
             environment=settings.table("shell_environment_policy").build(
                 config_values.ShellEnvironmentPolicy
             ),

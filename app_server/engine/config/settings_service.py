@@ -67,7 +67,7 @@ def load_config(
         config,
         fence=most,
         permissions=replace(
-            config.permissions, client_rights=False, protected_names=own.permissions.protected_names
+            config.permissions, client_rights=False, protected_folders=own.permissions.protected_folders
         ),
         hook_overrides=hook_overrides(owner.cli, NOTHING_ASKED),
     )

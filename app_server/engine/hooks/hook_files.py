@@ -178,7 +178,7 @@ class HookFiles:
                         warnings.append(_both(str(path), str(beside)))
                     yield _File(str(beside), HookSource.PROJECT, inline)
             # They are read only where no command and no patch can have written them.
-            if CLAUDE_FOLDER in self._config.permissions.protected_names:
+            if CLAUDE_FOLDER in self._config.permissions.protected_folders:
                 table = reader.json_hooks(folder / CLAUDE_SETTINGS)
                 if table is not None:
                     yield _File(str(folder / CLAUDE_SETTINGS), HookSource.PROJECT, table)

@@ -26,7 +26,7 @@ from app_server.engine.sandbox.roots import ConversationRoots, NamedRoot, exists
 from app_server.engine.support.engine_errors import raise_shortage
 from app_server.engine.support.real_path import real_path, within
 from app_server.engine.support.rooted_fs import RootDir
-from app_server_protocol.policy import PermissionProfile, SandboxPolicy, WorkspaceWrite
+from app_server_protocol.policy import FolderName, PermissionProfile, SandboxPolicy, WorkspaceWrite
 from app_server_protocol.values import replace
 
 NOTHING_KNOWN = KnownFolders()
@@ -57,12 +57,12 @@ def inspect(
     """Return the facts for a policy whose first root is `cwd`. `known` are the folders of shared servers and batches;
     `programs` returns the folders with this server's own programs.
     """
-    tmpdir, protected_names = options.tmpdir, options.protected_names
+    tmpdir, protected_folders = options.tmpdir, options.protected_folders
     superuser = os.geteuid() == 0
     resolved = resolve(os.path.abspath(home))
     real_home = resolved.real if resolved is not None else real_path(home)
     profile, named, temporary = None, tuple[RootFacts, ...](), tuple[RootFacts, ...]()
-    read_root = partial(_root, roots=roots, names=protected_names)
+    read_root = partial(_root, roots=roots, names=protected_folders)
     match policy:
         case PermissionProfile():
             profile = inspect_profile(policy, cwd, tmpdir, roots, read_root)
@@ -82,12 +82,12 @@ def inspect(
         reserved=tuple(dict.fromkeys(map(real_path, known.sockets.usual))),
         roots=named,
         temporary=temporary,
-        others=_others(roots, (*named, *temporary), known.batches, kept, protected_names),
+        others=_others(roots, (*named, *temporary), known.batches, kept, protected_folders),
         kept=kept,
         superuser=superuser,
         profile=profile,
         programs=() if profile is None else (*programs(), *_resolver(policy)),
-        protected_names=protected_names,
+        protected_folders=protected_folders,
     )
 
 
@@ -113,7 +113,7 @@ def _others(
     named: tuple[RootFacts, ...],
     batches: tuple[str, ...],
     kept: KeptFolders,
-    names: tuple[str, ...],
+    names: tuple[FolderName, ...],
 ) -> tuple[str, ...]:
     """Return the protected paths of other conversations, and the folders of batches."""
     return (
@@ -123,7 +123,7 @@ def _others(
 
 
 def _root(
-    root: NamedRoot, *, roots: ConversationRoots, names: tuple[str, ...], deep: bool = True
+    root: NamedRoot, *, roots: ConversationRoots, names: tuple[FolderName, ...], deep: bool = True
 ) -> RootFacts:
     if root.resolved is None:
         return RootFacts(root.name, None)
@@ -154,7 +154,7 @@ def _root(
 
 
 def _protected_of_others(
-    roots: ConversationRoots, named: list[str], names: tuple[str, ...]
+    roots: ConversationRoots, named: list[str], names: tuple[FolderName, ...]
 ) -> tuple[str, ...]:
     """Return the protected paths of the server's other conversations whose roots are inside this one's. Placeholders of
     these conversations are excluded: they are removed soon, and until then no folder above them could be renamed.
@@ -168,7 +168,7 @@ def _protected_of_others(
     return tuple(fence for fence in fences if not is_placeholder(fence))
 
 
-def _names(root: str, names: tuple[str, ...]) -> list[str]:
+def _names(root: str, names: tuple[FolderName, ...]) -> list[str]:
     return [place for name in names for place in _protected(f"{root}/{name}")]
 
 

@@ -18,7 +18,7 @@ from app_server.engine.config.file_rules import FileRules
 from app_server.engine.support import user_messages
 from app_server.engine.support.real_path import within
 from app_server.engine.support.rooted_fs import SECRET_FILES
-from app_server_protocol.policy import PROTECTED_NAMES, WorkspaceWrite
+from app_server_protocol.policy import PROTECTED_FOLDERS, FolderName, WorkspaceWrite
 from app_server_protocol.values import replace
 
 WHOLE_DISK = "the whole disk can be no root"
@@ -118,7 +118,7 @@ class RootOptions(Struct, frozen=True):
 
     tmpdir: str | None = None
     """$TMPDIR of the client for whom the command is run. None if it has none."""
-    protected_names: tuple[str, ...] = PROTECTED_NAMES
+    protected_folders: tuple[FolderName, ...] = PROTECTED_FOLDERS
     """Names that are read-only in each root."""
 
 
@@ -146,7 +146,7 @@ class SandboxFacts(Struct, frozen=True):
     profile: ProfileFacts | None = None
     programs: tuple[str, ...] = ()
     """Folders with the interpreter and the programs of this server."""
-    protected_names: tuple[str, ...] = PROTECTED_NAMES
+    protected_folders: tuple[FolderName, ...] = PROTECTED_FOLDERS
     """Names that are read-only in each root."""
 
 
@@ -276,7 +276,7 @@ def workspace_plan(policy: WorkspaceWrite, facts: SandboxFacts) -> SandboxPlan:
     if inside(facts.home, writable):
         protected.add(facts.home)
     names = {
-        os.path.join(root.real, name) for root in facts.roots for name in facts.protected_names if root.real
+        os.path.join(root.real, name) for root in facts.roots for name in facts.protected_folders if root.real
     }
     names |= {folder for folder in facts.reserved if folder not in writable}
     # Existing ones are included: an existing name may be another command's placeholder, which is about to be removed.

@@ -102,7 +102,7 @@ def _refused(facts: SandboxFacts, named: tuple[RootFacts, ...]) -> dict[RootFact
     refused = {root: reason for root in named if (reason := refusal(root, named, facts))}
     temporary = () if facts.profile is None else facts.profile.temporary
     roots = [root.real for root in named if root.real and root not in (*refused, *temporary)]
-    fences = [os.path.join(root, name) for root in roots for name in facts.protected_names]
+    fences = [os.path.join(root, name) for root in roots for name in facts.protected_folders]
     for root in named:
         if root not in refused and root.real and any(within(root.real, fence) for fence in fences):
             refused[root] = PROTECTED
@@ -202,7 +202,7 @@ def _reserved(places: _Places, facts: SandboxFacts, found: ProfileFacts, protect
     """Return names that cannot be created: protected names, and denied names."""
     writable = (*places.writable, *places.reopened)
     roots = [root.real for root in found.roots if root.real and not root.is_file]
-    names = {os.path.join(root, name) for root in roots for name in facts.protected_names}
+    names = {os.path.join(root, name) for root in roots for name in facts.protected_folders}
     names |= {*places.absent, *facts.reserved}
     closed = protected | set(places.hidden)
     return {

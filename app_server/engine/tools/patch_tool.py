@@ -94,8 +94,8 @@ class PatchFlow(Struct, frozen=True):
             verdict = self._judge(patch, places, allowed)
             editor = None if turn.commands.runner.busy else turn.commands.editor
             # Before the user has approved, the editor must not reveal text from outside of the workspace.
-            names = turn.config.permissions.protected_names
-            scope = WriteScope((real_path(turn.settings.cwd),), protected_names=names)
+            names = turn.config.permissions.protected_folders
+            scope = WriteScope((real_path(turn.settings.cwd),), protected_folders=names)
             shown = scope if isinstance(verdict, AskUser) else None
             planned = await plan_with_editor(patch, self.cwd, disk, editor, shown)
         except PatchError as error:
@@ -169,7 +169,7 @@ class PatchFlow(Struct, frozen=True):
         # If the plan has a writable root within the home, it was granted there on purpose.
         home = () if any(within(root, allowed.home) for root in allowed.written) else (allowed.home,)
         closed = (*allowed.protected, *allowed.reserved, *allowed.view.hidden, *home, *protected)
-        names = self.turn.config.permissions.protected_names
+        names = self.turn.config.permissions.protected_folders
         return WriteScope(allowed.written, closed, allowed.view.reopened, names)
 
     async def _request_approval(

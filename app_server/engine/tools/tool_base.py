@@ -305,7 +305,7 @@ class ToolContext(Struct, eq=False):
     @property
     def root_options(self) -> RootOptions:
         tmpdir = temporary_folder(self.config.fence, self.commands.caller.environment)
-        return RootOptions(tmpdir, self.config.permissions.protected_names)
+        return RootOptions(tmpdir, self.config.permissions.protected_folders)
 
     def plan(self) -> SandboxPlan | None:
         """Return the sandbox plan of the turn's policy; None for full access. Reads the disk."""

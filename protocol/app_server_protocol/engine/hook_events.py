@@ -6,7 +6,7 @@ from enum import Flag, StrEnum, auto
 
 
 class HookRole(Flag):
-    """What the hooks of an event may do, and how they run."""
+    """Roles of the hooks of an event: what they may do, and how they run."""
 
     TOLD = 0
     """The hooks are only told of the event."""

@@ -10,7 +10,7 @@ import pytest
 from app_server.engine.config.config_values import ClientFence, RequestOverrides, SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server_protocol.encoding import Json
-from app_server_protocol.policy import CLAUDE_FOLDER, PROTECTED_NAMES
+from app_server_protocol.policy import CLAUDE_FOLDER, PROTECTED_FOLDERS
 from tests.support.scripted_model import calls, reply, says, script
 from tests.support.thread_client import items, say, start
 from tests.support.world import EXPERIMENTAL, MakeWorld
@@ -86,4 +86,4 @@ def test_a_client_without_the_users_rights_cannot_lift_it(tmp_path: Path) -> Non
     source = SettingsSource(home=tmp_path, cwd=Path(os.path.realpath(tmp_path)), environment={})
     config = load_config(source, RequestOverrides())
     assert isinstance(config.fence, ClientFence)
-    assert config.permissions.protected_names == (*PROTECTED_NAMES, CLAUDE_FOLDER)
+    assert config.permissions.protected_folders == (*PROTECTED_FOLDERS, CLAUDE_FOLDER)

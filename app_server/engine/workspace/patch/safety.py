@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from app_server.engine.support.real_path import within
 from app_server.engine.workspace.patch.planner import Place
-from app_server_protocol.policy import PROTECTED_NAMES, AskForApproval
+from app_server_protocol.policy import PROTECTED_FOLDERS, AskForApproval, FolderName
 
 IGNORED_IN_NAMES = dict.fromkeys(
     (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF)
@@ -31,7 +31,7 @@ class WriteScope(Struct, frozen=True):
     """Paths inside the roots that are not writable, with everything below them."""
     reopened: tuple[str, ...] = ()
     """Roots that are inside protected paths."""
-    protected_names: tuple[str, ...] = PROTECTED_NAMES
+    protected_folders: tuple[FolderName, ...] = PROTECTED_FOLDERS
     """Names that are not writable anywhere below a root."""
 
 
@@ -56,7 +56,7 @@ def assess(places: Sequence[Place], approval: AskForApproval, scope: WriteScope 
     if not places:
         return Reject(EMPTY)
     outside = [] if scope is None else [place for place in places if not may_write(place.real, scope)]
-    protected = () if scope is None else scope.protected_names
+    protected = () if scope is None else scope.protected_folders
     match approval:
         case AskForApproval.UNTRUSTED:
             return AskUser(_reason(places, outside, protected))
@@ -73,7 +73,7 @@ def may_write(real: str, scope: WriteScope) -> bool:
     if any(within(real, path) and len(path) > len(inner) for path in scope.protected_paths):
         return False
     return any(
-        within(real, root) and not _is_protected(real, root, scope.protected_names) for root in scope.roots
+        within(real, root) and not _is_protected(real, root, scope.protected_folders) for root in scope.roots
     )
 
 
