@@ -22,8 +22,8 @@ from app_server.engine.http.http_transport import (
     HttpcoreResponse,
     HttpTransport,
     answered_within,
+    begun,
     timeouts,
-    usable,
     wire_headers,
 )
 from app_server.engine.http.interface import HttpRequest
@@ -89,7 +89,7 @@ class HttpClient:
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncIterator[ClientResponse]:
-        with usable():
+        with begun():
             built = built_request(request)
         with answered_within(request.header_seconds):
             response = await self._client.send(built, stream=True)
@@ -111,7 +111,7 @@ class _BoundedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         url = request.url
         assert isinstance(request.stream, httpx2.AsyncByteStream)
-        with usable():
+        with begun():
             built = httpcore2.Request(
                 request.method,
                 httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),

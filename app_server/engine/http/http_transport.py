@@ -92,9 +92,8 @@ class HttpTransport:
 
     @asynccontextmanager
     async def send(self, request: HttpRequest) -> AsyncIterator[HttpcoreResponse]:
-        with usable():
-            built = _built(request, address(request.url))
         with answered_within(request.header_seconds), begun():
+            built = _built(request, address(request.url))
             route = await self._routes.find(request.url)
             response = HttpcoreResponse(await route.handle_async_request(built))
         try:
@@ -104,9 +103,8 @@ class HttpTransport:
 
     async def open(self, request: httpcore2.Request, url: str) -> HttpcoreResponse:
         """Send a request, and return its response once it has begun; the caller closes it. Raises HttpFailure."""
-        with usable():
-            route = await self._routes.find(url)
         with begun():
+            route = await self._routes.find(url)
             return HttpcoreResponse(await route.handle_async_request(request))
 
     async def aclose(self) -> None:
@@ -117,17 +115,6 @@ def _pieces(chunk: bytes) -> Sequence[bytes]:
     if len(chunk) <= PIECE_BYTES:
         return (chunk,)
     return [chunk[at : at + PIECE_BYTES] for at in range(0, len(chunk), PIECE_BYTES)]
-
-
-@contextmanager
-def usable() -> Iterator[None]:
-    """Raise HttpFailure for a request that cannot be sent as it is."""
-    try:
-        yield
-    except TrustUnavailable as error:
-        raise HttpFailure(Fault.UNTRUSTED, str(error)) from error
-    except UNUSABLE as error:
-        raise HttpFailure(Fault.UNTRUSTED, "the address, the proxy or a header cannot be used") from error
 
 
 @contextmanager
@@ -142,11 +129,14 @@ def answered_within(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def begun() -> Iterator[None]:
-    """Raise HttpFailure for a request without a response."""
+    """Raise HttpFailure for a request that cannot be sent as it is, or that has no response."""
     CONNECTED.set(False)
     try:
-        with usable():
-            yield
+        yield
+    except TrustUnavailable as error:
+        raise HttpFailure(Fault.UNTRUSTED, str(error)) from error
+    except UNUSABLE as error:
+        raise HttpFailure(Fault.UNTRUSTED, "the address, the proxy or a header cannot be used") from error
     except (httpcore2.ConnectError, httpcore2.ConnectTimeout, httpcore2.ProxyError) as error:
         refused = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
         fault = Fault.UNTRUSTED if refused else Fault.UNREACHABLE

@@ -56,18 +56,19 @@ class SseDecoder:
         if self._head is not None:
             data = self._without_mark(data)
         head, *lines = self._with_lf_only(data).split(b"\n")
-        if not lines:
-            self._hold(head)
-        else:
+        self._line += head
+        if lines:
             *lines, rest = lines
-            self._end_line(self._held_with(head), frames)
+            first, self._line = bytes(self._line), bytearray(rest)
+            self._end_line(first, frames)
             for line in lines:
                 # Floods consist of comments and of empty lines without an event, so these are skipped at once.
                 if line[:1] != b":" and (line or self._data is not None):
                     self._end_line(line, frames)
                 elif not line:
                     self._event = b""
-            self._hold(rest)
+        if len(self._line) > self._limit:
+            self._overflow()
         self._check(frames)
         return frames
 
@@ -75,7 +76,7 @@ class SseDecoder:
         """End the stream. A last frame counts even without its empty line: some servers omit it."""
         frames: list[SseFrame] = []
         self._check(frames)
-        self._end_line(self._held_with(self._head or b""), frames)
+        self._end_line(bytes(self._line + (self._head or b"")), frames)
         self._end_event(frames)
         self._head = None
         return frames
@@ -96,19 +97,6 @@ class SseDecoder:
             self._last_was_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         return data
-
-    def _hold(self, part: bytes) -> None:
-        self._line += part
-        if len(self._line) > self._limit:
-            self._overflow()
-
-    def _held_with(self, part: bytes) -> bytes:
-        """Return the complete line whose last part is `part`."""
-        if not self._line:
-            return part
-        self._line += part
-        line, self._line = bytes(self._line), bytearray()
-        return line
 
     def _end_line(self, line: bytes, frames: list[SseFrame]) -> None:
         if self._overflowed:

@@ -139,8 +139,9 @@ class InputBytes:
         self._sent += new
         self._commands |= command_calls(new)
         plain = wants_plain_outputs(prompt)
-        commands = self._commands if plain else frozenset[str]()
-        return self._cache.of(self._sent, (form, plain), lambda item: write(_plainly(item, commands)))
+        commands = self._commands
+        written = (lambda item: write(_plainly(item, commands))) if plain else write
+        return self._cache.of(self._sent, (form, plain), written)
 
 
 def _plainly(item: ResponseItem, commands: Set[str]) -> ResponseItem:

@@ -230,7 +230,8 @@ class ModelClient:
                     outcome = answer if is_answer else await error_bodies.refusal(answer, kind, target)
                 except HttpFailure as failure:
                     outcome = failure
-                self._report_attempt(request.retries, anyio.current_time() - began, outcome)
+                if self._watch is not None:
+                    self._watch(request.retries, anyio.current_time() - began, *_reported(outcome))
                 if isinstance(outcome, RequestFailure):
                     sent.refused(outcome, 0.0 if self._gate is None else self._gate.longest_pause)
                 if self._gate is not None and sent.limited:
@@ -289,17 +290,6 @@ class ModelClient:
         served = answer.headers.get(MODEL) if self.provider.id == OPENAI else None
         return [Rerouted(served)] if served and is_other_model(model, served) else []
 
-    def _report_attempt(
-        self, attempt: int, seconds: float, outcome: HttpResponse | RequestFailure | HttpFailure
-    ) -> None:
-        if self._watch is None:
-            return
-        if isinstance(outcome, HttpFailure):
-            self._watch(attempt, seconds, None, outcome.reason)
-        else:
-            error = str(outcome.error) if isinstance(outcome, RequestFailure) else None
-            self._watch(attempt, seconds, outcome.status, error)
-
     def _target(self, asked: ModelRequest, login: Credentials | None) -> Endpoint:
         path, known = self._form.wire.path, self._endpoint
         if known is None or known[0] != path or known[1] is not login:
@@ -347,6 +337,13 @@ def _broken(failure: HttpFailure, target: Endpoint, provider: str) -> RequestFai
     error = connection_failed(provider, where, failure.reason, retryable=not useless)
     error.unanswered = failure.fault is Fault.NO_ANSWER
     return RequestFailure(error, again=not useless)
+
+
+def _reported(outcome: HttpResponse | RequestFailure | HttpFailure) -> tuple[int | None, str | None]:
+    """Return the status and the error of an attempt."""
+    if isinstance(outcome, HttpFailure):
+        return None, outcome.reason
+    return outcome.status, str(outcome.error) if isinstance(outcome, RequestFailure) else None
 
 
 def _content_type(response: HttpResponse) -> str:

@@ -50,7 +50,8 @@ class RequestForm:
         self._provider, self._lessons = provider, lessons
         self._before: tuple[Wire, ProviderConfig, RequestFailure] | None = None
         """Chat Completions and its refusal, while the Responses API is tried instead; None if it is not being tried."""
-        self._sent = SentItems()
+        self._sent: SentItems | None = None
+        """Filter of the items; None until a refusal or other instructions forbid to send one."""
         self._quirks: tuple[ProviderConfig, str, int, Quirks] | None = None
         """Quirks of the last request, after the provider, the model and the revision of the lessons they are for."""
         self._answers = 0
@@ -67,7 +68,7 @@ class RequestForm:
         """Return the request in the form that this provider accepts, as far as it was learnt."""
         if settings.row.checks_head and prompt.tools and prompt.input:
             self._check_head(prompt, prompt.input[0])
-        sent = self._sent.of(prompt.input)
+        sent = prompt.input if self._sent is None else self._sent.of(prompt.input)
         return ModelRequest(
             prompt=prompt if sent is prompt.input else replace(prompt, input=sent),
             settings=settings,
@@ -89,10 +90,14 @@ class RequestForm:
         head = (prompt.instructions, *prompt.tools)
         before = self._heads.pop(id(first), None)
         if before is not None and head != before[1]:
-            self._sent.forget_thoughts(prompt.input)
+            self._filter().forget_thoughts(prompt.input)
         self._heads[id(first)] = first, head
         while len(self._heads) > MOST_HISTORIES:
             del self._heads[next(iter(self._heads))]
+
+    def _filter(self) -> SentItems:
+        self._sent = self._sent or SentItems()
+        return self._sent
 
     def changes_wire(self, failure: RequestFailure) -> bool:
         """Return whether to send the request over the Responses API: the provider does not serve the path of Chat
@@ -144,11 +149,11 @@ class RequestForm:
         if lesson is None:
             return False
         if lesson.forgets_thoughts:
-            learnt = self._sent.forget_thoughts(asked.prompt.input)
+            learnt = self._filter().forget_thoughts(asked.prompt.input)
         elif lesson.hides_images:
             # A user who has just sent an image gets the refusal; later requests go on without the image.
             is_new = has_new_image(asked.prompt.input)
-            learnt = self._sent.hide_images(asked.prompt.input) and not is_new
+            learnt = self._filter().hide_images(asked.prompt.input) and not is_new
         else:
             self._lessons.learn(self._provider, asked.settings.model, lesson.quirks)
             learnt = True

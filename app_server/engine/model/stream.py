@@ -1,6 +1,6 @@
-"""Yields one response as batches of events: one batch per network chunk, unless the chunk is large.
+"""Yields one response as batches of events: one batch per piece of the body, unless it has very many events.
 
-Large chunks are decoded in pieces of bounded size, between which other tasks run.
+The pieces are of bounded size, and other tasks run between them, as `HttpResponse.chunks` promises.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from app_server.engine.model.event_json import MAX_ANSWER_BYTES
 from app_server.engine.model.model_errors import DISCONNECTED, IDLE, ResponseTooLarge, excerpt
 from app_server.engine.model.prompt import Completed, ModelEvent
 from app_server.engine.support.engine_errors import ModelError, StreamDisconnected
-from app_server.engine.support.worker_threads import PIECE_BYTES, PIECE_STEPS, YieldBudget
+from app_server.engine.support.worker_threads import PIECE_STEPS, YieldBudget
 from app_server_protocol.engine.token_usage import TokenUsage
 
 
@@ -45,7 +45,6 @@ class EventStream:
         self._document = bytearray() if is_document else None
         self._first = first
         self._sse = SseDecoder()
-        self._pieces: Iterator[bytes] = iter(())
         self._frames: Iterator[SseFrame] = iter(())
         self._size = 0
         self._budget = YieldBudget()
@@ -109,7 +108,15 @@ class EventStream:
 
     async def _feed(self) -> None:
         """Split the next piece of the answer, or its end, into frames."""
-        piece = next(self._pieces, None) or await self._read()
+        try:
+            piece = await anext(self._chunks, None)
+        except HttpFailure as failure:
+            self._broke = failure.fault is Fault.CUT
+            raise _stream_failure(failure) from failure
+        self._closed = piece is None
+        self._size += len(piece or b"")
+        if self._size > MAX_ANSWER_BYTES:
+            raise ResponseTooLarge(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
         if self._document is not None:
             self._document += piece or b""
             self._frames = iter([SseFrame("", bytes(self._document))] if piece is None else [])
@@ -119,22 +126,6 @@ class EventStream:
         except EventTooLong as error:
             raise ResponseTooLarge(f"an event of more than {MAX_EVENT_BYTES >> 20} MiB") from error
         await self._budget.spend(len(piece or b""))
-
-    async def _read(self) -> bytes | None:
-        """Return the first piece of the next chunk; None at the end."""
-        try:
-            chunk = await anext(self._chunks, None)
-        except HttpFailure as failure:
-            self._broke = failure.fault is Fault.CUT
-            raise _stream_failure(failure) from failure
-        if chunk is None:
-            self._closed = True
-            return None
-        self._size += len(chunk)
-        if self._size > MAX_ANSWER_BYTES:
-            raise ResponseTooLarge(f"an answer of more than {MAX_ANSWER_BYTES >> 20} MiB")
-        self._pieces = (chunk[at : at + PIECE_BYTES] for at in range(PIECE_BYTES, len(chunk), PIECE_BYTES))
-        return chunk[:PIECE_BYTES]
 
     async def drain(self) -> None:
         """Read and discard the rest of the response."""
