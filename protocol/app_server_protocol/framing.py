@@ -52,7 +52,8 @@ class LineDecoder:
             self._hold(lines.pop(0))
             out.append(self._take())
         out.extend(line if len(line) <= self._limit else Oversized(len(line)) for line in lines)
-        self._hold(tail)
+        if tail:
+            self._hold(tail)
         return out
 
     def drop(self) -> None:

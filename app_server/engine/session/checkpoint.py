@@ -153,9 +153,10 @@ class TurnCheckpoint(ChangeLog):
 
     def ahead_of_calls(self) -> Transcript:
         """Return a transcript that records the ghost commit before any call, even if a reply broke off and its calls
-        are kept for the next attempt.
+        are kept for the next attempt. If the turn takes none, it is the conversation's own.
         """
-        return _SnapshotFirst(self._turn.services.state.transcript, self)
+        transcript = self._turn.services.state.transcript
+        return transcript if self._asked else _SnapshotFirst(transcript, self)
 
     async def _look(self) -> None:
         self._looked = True

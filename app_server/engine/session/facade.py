@@ -261,6 +261,6 @@ class SessionHandle:
         outbox, active = self._services.outbox, self._session.tasks.active
         if outbox.identity:
             return
-        outbox.identity = True
-        if active is not None and not outbox.is_paginated:
+        stored_so_far, outbox.identity = outbox.stores_turns, True
+        if active is not None and not stored_so_far:
             outbox.record(active.emitter.late_start_line())

@@ -7,17 +7,11 @@ next turn.
 from __future__ import annotations
 
 from app_server.engine.session.goals import budget_spent_message, goal_turn_message
-from app_server.engine.session.session_services import SessionServices, TurnContext
+from app_server.engine.session.session_services import TurnContext
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.engine.errors import TurnError
 from app_server_protocol.engine.events import Goal, GoalStatus, GoalUpdated
 from app_server_protocol.engine.notices import WarningNotice
-
-
-def turn_begins(services: SessionServices, *, asked_for: bool) -> None:
-    services.state.goals.turn_begins(
-        services.state.tokens.total, services.sources.clock(), asked_for=asked_for
-    )
 
 
 def count_reply(turn: TurnContext, *, calls: bool) -> None:
@@ -37,7 +31,7 @@ def count_reply(turn: TurnContext, *, calls: bool) -> None:
 
 def turn_ends(turn: TurnContext, *, error: TurnError | None = None, interrupted: bool = False) -> None:
     """Record the end of a turn for the goal, before the turn's own end is emitted."""
-    for_goal = turn.operation_id.startswith(GOAL_OPERATION)
+    for_goal = turn.emitter.operation_id.startswith(GOAL_OPERATION)
     goal = turn.services.state.goals.turn_ends(
         int(turn.services.sources.wall_clock()),
         error=None if error is None else error.error_class,

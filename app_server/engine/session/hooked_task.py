@@ -4,7 +4,8 @@ costs a look at the disk, and loads nothing.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from app_server.engine.hooks import hook_presence
@@ -25,18 +26,17 @@ class HookedTask(SessionTask, TurnStrategy):
     hooks: HookSteps | None = None
     """Hooks of the turn; None if it has none, and before they are read."""
 
-    async def run(self) -> str | None:
+    @asynccontextmanager
+    async def hooked(self) -> AsyncIterator[None]:
+        """Have the hooks of the turn while the block runs, if the turn may have some."""
         config = self.turn.services.conversation.config
         thread = self.turn.services.state.hooks
         if not (thread.callbacks or hook_presence.may_have_hooks(config, self.turn.settings.cwd)):
             thread.start_source = None
-            return await self.work()
+            yield
+            return
         async with hook_steps.hooked(self.turn, self.tool_turn) as self.hooks:
-            return await self.work()
-
-    async def work(self) -> str | None:
-        """Do the work, and return the assistant's last message."""
-        raise NotImplementedError
+            yield
 
     @property
     def guards_input(self) -> bool:

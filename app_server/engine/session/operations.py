@@ -15,7 +15,7 @@ from app_server.engine.context import custom_prompts
 from app_server.engine.context.environment_context import environment_change
 from app_server.engine.model.model_facts import tier_in_force
 from app_server.engine.session import compaction, review, session_commands, undo, user_shell
-from app_server.engine.session.goal_turns import goal_words, turn_begins
+from app_server.engine.session.goal_turns import goal_words
 from app_server.engine.session.modes import mode_message, told_mode
 from app_server.engine.session.operation_queue import PendingOperation
 from app_server.engine.session.regular import RegularTask
@@ -180,7 +180,8 @@ def _regular_task(
     for more in turn_input[1:]:
         task.join(more)
     if wishes.goals:
-        turn_begins(turn.services, asked_for=asked_for)
+        state, clock = turn.services.state, turn.services.sources.clock()
+        state.goals.turn_begins(state.tokens.total, clock, asked_for=asked_for)
     return task
 
 

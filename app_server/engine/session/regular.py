@@ -62,38 +62,40 @@ class RegularTask(HookedTask):
         """Revision of the MCP tools among the offered tools."""
         self._loop: TurnLoop | None = None
 
-    async def work(self) -> str | None:
-        if self.turn.output_schema is not None:
-            await check_schema(self.turn.output_schema)
-        if self.turn.services.mcp.servers:
-            with anyio.move_on_after(SERVERS_HEAD_START):
-                await self.turn.services.mcp.ready()
-        if self._wishes.skills:
-            await self._send_skills()
-        loop = self._loop = self._turn_loop()
-        try:
-            last = await loop.run(self._opening)
-        except Exception as error:  # an error of the server's own, too: a restore waits for the record's end
-            if isinstance(error, ContextWindowExceeded) and error.window is not None:
-                # The next turn chooses the prompt and tools by the context window that the provider has named.
-                self.turn.services.state.heads.clear()
-            await self._snapshot.finish()
-            self.turn.services.model.turn_ended()
-            raise
-        except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(LAST_SNAPSHOT, shield=True):
+    async def run(self) -> str | None:
+        async with self.hooked():
+            if self.turn.output_schema is not None:
+                await check_schema(self.turn.output_schema)
+            if self.turn.services.mcp.servers:
+                with anyio.move_on_after(SERVERS_HEAD_START):
+                    await self.turn.services.mcp.ready()
+            if self._wishes.skills:
+                await self._send_skills()
+            loop = self._loop = self._turn_loop()
+            try:
+                last = await loop.run(self._opening)
+            except Exception as error:
+                # It may be an error of the server's own: a restore waits for the record's end.
+                if isinstance(error, ContextWindowExceeded) and error.window is not None:
+                    # The next turn chooses the prompt and tools by the context window that the provider has named.
+                    self.turn.services.state.heads.clear()
                 await self._snapshot.finish()
-            raise
-        await self._snapshot.finish()
-        if (report := self.turn.services.reports.turn_completed) is not None:
-            texts = [
-                message_text(turn_input.message)
-                for turn_input in (self._opening, *self.taken)
-                if turn_input.is_shown
-            ]
-            report(self.turn.operation_id, texts, last)
-        self.turn.services.model.turn_ended()
-        return last
+                self.turn.services.model.turn_ended()
+                raise
+            except anyio.get_cancelled_exc_class():
+                with anyio.move_on_after(LAST_SNAPSHOT, shield=True):
+                    await self._snapshot.finish()
+                raise
+            await self._snapshot.finish()
+            if (report := self.turn.services.reports.turn_completed) is not None:
+                texts = [
+                    message_text(turn_input.message)
+                    for turn_input in (self._opening, *self.taken)
+                    if turn_input.is_shown
+                ]
+                report(self.turn.emitter.operation_id, texts, last)
+            self.turn.services.model.turn_ended()
+            return last
 
     def abandon(self) -> None:
         self._snapshot.record_taken()
@@ -119,7 +121,8 @@ class RegularTask(HookedTask):
             note = gone_tools(services.state.history.items, self._tools)
             if note is not None:
                 self.turn.record(note)
-        self._warn_of_model()
+        if services.outbox.identity and self._shape.unknown_notice is not None:
+            self._warn_once(self._shape.unknown_notice)  # codex 0.58 has no such notice
 
     def _choose_tools(self) -> None:
         services = self.turn.services
@@ -157,12 +160,6 @@ class RegularTask(HookedTask):
             self._warn_once(cut_notice(read, estimated))
 
         return cut if self._shape.server.cuts_silently else None
-
-    def _warn_of_model(self) -> None:
-        """Warn once in the conversation that its model is unknown. codex 0.58 has no such notice."""
-        notice = self._shape.unknown_notice
-        if self.turn.services.outbox.identity and notice is not None:
-            self._warn_once(notice)
 
     def _warn_once(self, text: str) -> None:
         shown = self.turn.services.commands.shown_once

@@ -80,15 +80,15 @@ class ReviewTask(HookedTask):
         self._loop: TurnLoop | None = None
         self._entered = self._left = False
 
-    async def work(self) -> str | None:
-        last = None
-        try:
-            self._loop = self._turn_loop()
-            last = await self._loop.run(TurnInput(user_text(self._request.prompt)))
-            self._leave(parse_review(last) if last is not None else None)
-        except Exception:
-            self._leave(None)
-            raise
+    async def run(self) -> str | None:
+        async with self.hooked():
+            try:
+                self._loop = self._turn_loop()
+                last = await self._loop.run(TurnInput(user_text(self._request.prompt)))
+                self._leave(parse_review(last) if last is not None else None)
+            except Exception:
+                self._leave(None)
+                raise
         return None
 
     def abandon(self) -> None:

@@ -192,11 +192,6 @@ class TurnContext(Struct, frozen=True):
     settings: ThreadSettings
     output_schema: Json = None
 
-    @property
-    def operation_id(self) -> str:
-        """The id of the operation that began the turn."""
-        return self.emitter.operation_id
-
     def record(self, *items: ResponseItem) -> None:
         """Add the items to the conversation."""
         self.services.state.transcript.record(self.emitter, items)

@@ -32,14 +32,14 @@ class SideWork:
 
     def __init__(self, emitter: TurnEmitter) -> None:
         self._emitter = emitter
-        self._waiting: list[tuple[Callable[[], Coroutine[None, None, None]], PendingOperation]] = []
+        self.waiting: list[tuple[Callable[[], Coroutine[None, None, None]], PendingOperation]] = []
+        """Work that has not begun, with its operations."""
         self._group: TaskGroup | None = None
         self._running = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Let the work run while the block does, which ends after all of it, or is cancelled with it."""
-        self._emitter.when_started = self._begin
         try:
             async with anyio.create_task_group() as self._group:
                 yield
@@ -52,20 +52,18 @@ class SideWork:
 
     def add(self, work: Callable[[], Coroutine[None, None, None]], pending: PendingOperation) -> None:
         """Begin work of an operation, now or once the turn has begun."""
-        self._waiting.append((work, pending))
+        self.waiting.append((work, pending))
         if self._emitter.has_started:
             self._begin()
-
-    def never_begun(self) -> list[PendingOperation]:
-        """Return the operations whose work waited for the start of the turn in vain."""
-        return [pending for _, pending in self._waiting]
+        else:
+            self._emitter.when_started = self._begin
 
     def _begin(self) -> None:
         if self._group is not None:
-            for work, _ in self._waiting:
+            for work, _ in self.waiting:
                 self._running += 1
                 self._group.start_soon(self._count, work)
-            self._waiting.clear()
+            self.waiting.clear()
 
     async def _count(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         try:
@@ -84,7 +82,7 @@ class SessionTask:
     """Whether the user's input joins the turn while it runs; otherwise it begins a turn of its own afterwards."""
 
     def __init__(self, turn: TurnContext) -> None:
-        self.turn = turn
+        self.turn, self.emitter = turn, turn.emitter
         self.scope, self.ended = anyio.CancelScope(), anyio.Event()
         self.ending = False
         self.reason = TurnAbortReason.INTERRUPTED
@@ -107,12 +105,8 @@ class SessionTask:
 
     # --- its life
     @property
-    def emitter(self) -> TurnEmitter:
-        return self.turn.emitter
-
-    @property
     def turn_id(self) -> str:
-        return self.turn.emitter.turn_id
+        return self.emitter.turn_id
 
     def interrupt(self, reason: TurnAbortReason) -> None:
         if not self.ending:
@@ -121,7 +115,7 @@ class SessionTask:
 
     def take_postponed(self) -> list[PendingOperation]:
         """Return the operations that waited for the end of the task, or for the start of a turn that never began."""
-        return [*self.postponed, *self.beside.never_begun()]
+        return [*self.postponed, *(pending for _, pending in self.beside.waiting)]
 
     @property
     def guards_input(self) -> bool:
@@ -203,7 +197,7 @@ class TaskRunner:
         await self.interrupt(TurnAbortReason.REPLACED)
         assert self._group is not None
         self.active = task
-        self._group.start_soon(self._run, task, name=f"task {task.turn.operation_id}")
+        self._group.start_soon(self._run, task, name=f"task {task.emitter.operation_id}")
 
     async def interrupt(self, reason: TurnAbortReason = TurnAbortReason.INTERRUPTED) -> None:
         """End the current task, if there is one, and wait until it has ended."""
@@ -268,8 +262,9 @@ class TaskRunner:
         """
         waiting = task.take_postponed()
         if completed:
-            waiting += task.drain_late()
-            _keep_words(task)
+            if task.has_words:
+                waiting += task.drain_late()
+                _keep_words(task)
             _complete(task, outcome)
         else:
             task.abandon()

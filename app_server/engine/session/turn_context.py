@@ -5,6 +5,7 @@ instructions, tools, limits), the call of the model, and the turn in the form th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from operator import is_
 from typing import TYPE_CHECKING, Final
 
@@ -185,7 +186,7 @@ def _chosen_tools(turn: TurnContext, shape: RequestTemplate, *, goals: bool) -> 
 
 def context_line(services: SessionServices, settings: ThreadSettings) -> TurnContextItem:
     """Return the line of the rollout with settings, without the id of a turn."""
-    follows_turns = _stores_turns(services)
+    follows_turns = services.outbox.stores_turns
     return TurnContextItem.of(  # the lines of the conversation API are those of codex 0.58
         settings,
         turn_id=None,
@@ -193,11 +194,6 @@ def context_line(services: SessionServices, settings: ThreadSettings) -> TurnCon
         permission_profile=stored_entries(settings.sandbox_policy, settings.cwd) if follows_turns else None,
         service_tier=settings.service_tier if follows_turns else None,
     )
-
-
-def _stores_turns(services: SessionServices) -> bool:
-    """Return whether the rollout has turns with their ids."""
-    return services.outbox.identity or services.outbox.is_paginated
 
 
 def model_call(
@@ -212,19 +208,8 @@ def model_call(
     """Create a call of the model. If it runs tools, clients see its replies; `show_messages` False hides their
     messages. `line`: context line of the requests; None if it is that of the template.
     """
-    services, shown_by = turn.services, turn.emitter if isinstance(tools, ToolRuntime) else None
-
-    turn_id = turn.emitter.turn_id if _stores_turns(services) else None
-
-    def assembler() -> ReplyAssembler:
-        return ReplyAssembler(
-            shown_by,
-            services.sources.new_id,
-            raw_reasoning=services.conversation.config.model.show_raw_reasoning,
-            show_messages=show_messages,
-            plans=turn.settings.mode.kind is TurnMode.PLAN,
-        )
-
+    services = turn.services
+    turn_id = turn.emitter.turn_id if services.outbox.stores_turns else None
     return ModelCall(
         emitter=turn.emitter,
         model=services.model.client(),
@@ -234,7 +219,14 @@ def model_call(
         tokens=services.state.tokens,
         context_window=shape.context_window,
         context_line=replace(line or shape.context_line, turn_id=turn_id),
-        assembler=assembler,
+        assembler=partial(
+            ReplyAssembler,
+            turn.emitter if isinstance(tools, ToolRuntime) else None,
+            services.sources.new_id,
+            raw_reasoning=services.conversation.config.model.show_raw_reasoning,
+            show_messages=show_messages,
+            plans=turn.settings.mode.kind is TurnMode.PLAN,
+        ),
         tools=tools,
         clock=services.sources.clock,
         telemetry=services.reports.telemetry,
@@ -248,7 +240,7 @@ def tool_turn_of(turn: TurnContext, shape: RequestTemplate, *, relative_diff: bo
     services = turn.services
     base = turn.settings.cwd if relative_diff else None
     return ToolContext(
-        id=turn.operation_id,
+        id=turn.emitter.operation_id,
         settings=turn.settings,
         config=services.conversation.config,
         items=turn.emitter,

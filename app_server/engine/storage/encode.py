@@ -24,7 +24,7 @@ from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.item_text import ItemText, Part
-from app_server_protocol.engine.legacy import legacy_event, legacy_events
+from app_server_protocol.engine.legacy import legacy_events, legacy_notice
 from app_server_protocol.engine.notices import TokenUsageUpdated, UndoCompleted
 from app_server_protocol.events import turn_events
 from app_server_protocol.rollout import StoredEvent
@@ -74,7 +74,7 @@ def stored_events(
         case events.GoalCleared():
             return [_bare(GOAL_CLEARED, {})]
         case TokenUsageUpdated() | UndoCompleted():
-            return [_stored(legacy_event(inner), {"turn_id": event.turn_id} if identity else {})]
+            return [_stored(legacy_notice(inner), {"turn_id": event.turn_id} if identity else {})]
         case _:
             return ()
 
@@ -132,12 +132,8 @@ def _paginated_item(event: events.ItemCompleted, turn_id: str | None, thread_id:
     hidden = isinstance(item, items.UserMessage) and not event.announced
     if event.cut or hidden or not isinstance(item, ALWAYS):
         return [line]
-    return [line, *_for_older_readers(item)]
-
-
-def _for_older_readers(item: items.Item) -> Iterator[StoredEvent]:
-    shows_raw = isinstance(item, items.Reasoning) and item.show_content
-    return (_stored(each, {}) for each in legacy_events(item, raw_reasoning=shows_raw))
+    older = legacy_events(item, raw_reasoning=isinstance(item, items.Reasoning) and item.show_content)
+    return [line, *(_stored(each, {}) for each in older)]
 
 
 def cut_item_events(

@@ -290,16 +290,12 @@ def _written_words(
     item: items.UserMessage, value: Mapping[str, Json]
 ) -> tuple[dict[str, Json], dict[str, Json]]:
     parts: Sequence[Json] = value["content"] if item.sent is None else value["sent"]
-    content = [_with_elements(part) for part in parts]
+    content = [{"text_elements": [], **part} if part["type"] == "text" else part for part in parts]
     client = {} if item.client_id is None else {"client_id": item.client_id}
     kept = {} if item.sent is None else {"content": value["content"], "sent": value["sent"]}
     if item.sent is None and any(part["type"] == "local_image" for part in parts):
         kept = {"content": value["content"], "sent": None}
     return {**client, "content": content}, kept
-
-
-def _with_elements(part: Json) -> Json:
-    return {"text_elements": [], **part} if part["type"] == "text" else part
 
 
 def _written_command(

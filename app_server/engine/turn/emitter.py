@@ -70,8 +70,8 @@ class TurnEmitter:
         self._plans = 0
         self._rerouted: set[str] = set()
         """Models that answered instead of the requested one."""
-        self.when_started: Callable[[], None] = lambda: None
-        """Called once the start of the turn was emitted."""
+        self.when_started: Callable[[], None] | None = None
+        """Called once the start of the turn was emitted; None if nothing waits for it."""
 
     @property
     def has_started(self) -> bool:
@@ -89,7 +89,8 @@ class TurnEmitter:
     def turn_started(self, kind: events.TurnKind, context_window: int | None) -> None:
         self._started_at = self._now()
         self.emit(events.TurnStarted(kind, context_window, self._started_at))
-        self.when_started()
+        if self.when_started is not None:
+            self.when_started()
 
     def rerouted(self, asked: str, answered: str) -> None:
         """Emit that another model answers, once for each model."""

@@ -144,9 +144,9 @@ class Outbox:
         """Whether the items of the model's history are emitted in their original form, too."""
 
     @property
-    def is_paginated(self) -> bool:
-        """Whether the format of the file stores turns and items with their ids regardless of `identity`."""
-        return self._writer.form.paginated is not None
+    def stores_turns(self) -> bool:
+        """Whether turns and items are stored with their ids: because of `identity`, or by the format of the file."""
+        return self.identity or self._writer.form.paginated is not None
 
     # --- emitting
     def emit(
@@ -248,7 +248,7 @@ class Outbox:
         if self._lines:
             lines, self._lines = self._lines, []
             self._writer.append(lines)
-        self._text.take(self._events, identity=self.identity or self.is_paginated)
+        self._text.take(self._events, identity=self.stores_turns)
         if self._ahead_changed or self._text.is_due:
             self._ahead_changed = False
             pieces = self._text.pieces()

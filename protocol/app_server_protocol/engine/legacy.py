@@ -137,10 +137,11 @@ def legacy_event(
         ):
             return _question(event)
         case _:
-            return _notice(event)
+            return legacy_notice(event)
 
 
-def _notice(event: notices.Notice) -> EventMsg:  # noqa: C901 - one case for each kind
+def legacy_notice(event: notices.Notice) -> EventMsg:  # noqa: C901 - one case for each kind
+    """Return the legacy event of a notice."""
     match event:
         case notices.ErrorNotice(message):
             return notice_events.ErrorEvent(message=message)

@@ -5,6 +5,7 @@ oddity in a stored value (a relative cwd, a file name that is not Unicode) does 
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, Field, StrictInt
@@ -46,6 +47,7 @@ def experimental(default: Any = None) -> Any:
     return Field(default=default, json_schema_extra={EXPERIMENTAL: True})
 
 
+@cache
 def experimental_fields(model: type[BaseModel]) -> Mapping[str, str]:
     """Return the experimental fields of a model: their name in Python, and on the wire."""
     found: dict[str, str] = {}

@@ -81,9 +81,9 @@ async def session_turns(w: World) -> Callable[[], Awaitable[object]]:
 @pytest.mark.parametrize(
     ("turns", "acp", "modules", "functions"),
     [
-        (conversation_turns, False, 80, 407),
-        (thread_turns, False, 92, 484),
-        (session_turns, True, 89, 454),
+        (conversation_turns, False, 78, 390),
+        (thread_turns, False, 91, 455),
+        (session_turns, True, 88, 431),
     ],
     ids=["conversations", "threads", "sessions"],
 )
@@ -119,7 +119,7 @@ ROAD = (
     ),
     ("Session._serve", "perform", "TaskRunner.start"),
     (
-        *("TaskRunner._run", "HookedTask.run", "RegularTask.work", "TurnLoop.run"),
+        *("TaskRunner._run", "RegularTask.run", "TurnLoop.run"),
         *("ModelCall.request", "ModelCall._stream"),
         *("ModelClient.stream", "ModelClient._send", "HttpTransport.send"),
     ),

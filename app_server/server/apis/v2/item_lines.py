@@ -119,8 +119,9 @@ class ItemLines:
             case events.ItemStarted():
                 self.begun(item)
             case events.ItemCompleted():
-                self._output(item)  # the rest that is no whole character
-                self.ended(item, event)
+                if item.output is not None:
+                    self._output(item)  # the rest that is no whole character
+                self.completed(item.turn_id, replace(event.item, id=item.item.id), event)
             case events.ReasoningSummaryPart():
                 self._lines.add(
                     wire.ITEM_REASONING_SUMMARY_PART_ADDED,
@@ -151,9 +152,6 @@ class ItemLines:
             turn_id=turn_id or "",
             started_at_ms=at_ms,
         )
-
-    def ended(self, item: LiveItem, event: events.ItemCompleted) -> None:
-        self.completed(item.turn_id, replace(event.item, id=item.item.id), event)
 
     def completed(self, turn_id: str | None, item: items.Item, event: events.ItemCompleted) -> None:
         self._lines.add(

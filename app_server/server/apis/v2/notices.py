@@ -136,12 +136,9 @@ class ThreadNotices:
         sent again with its next turn.
         """
         self._thread_id, self._lines, self._limits = thread_id, lines, limits
-        self._diff = ""
+        self._diff: tuple[str | None, str] = None, ""
+        """The last diff, after the id of its turn: a new turn has changed no files yet."""
         self._usage = usage
-
-    def turn_started(self) -> None:
-        """Forget the diff, because a new turn has changed no files yet."""
-        self._diff = ""
 
     def take(self, turn_id: str | None, event: Notice, *, raw: bool) -> None:
         match event:
@@ -238,8 +235,9 @@ class ThreadNotices:
         self._lines.add_raw(row.method, row.make(rate_limits=limits).to_json(), news=limits, state="")
 
     def _turn_diff(self, turn_id: str | None, event: TurnDiffUpdated) -> None:
-        if turn_id is not None and event.unified_diff != self._diff:
-            self._diff = event.unified_diff
+        before = self._diff[1] if self._diff[0] == turn_id else ""
+        if turn_id is not None and event.unified_diff != before:
+            self._diff = turn_id, event.unified_diff
             self._lines.add_state(
                 TURN_DIFF_UPDATED,
                 turn_id,

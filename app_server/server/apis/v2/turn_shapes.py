@@ -16,7 +16,7 @@ from app_server.server.apis.v2.v2_errors import turn_error
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import events
 from app_server_protocol.engine.events import EndedItem, TurnRecord
-from app_server_protocol.engine.items import AgentMessage, ExitedReview, Item, UserMessage
+from app_server_protocol.engine.items import AgentMessage, ExitedReview, UserMessage
 from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.ids import SessionOrigin
 from app_server_protocol.responses import COMMENTARY
@@ -65,11 +65,11 @@ def ended_turn(record: TurnRecord) -> Turn:
 
 def last_message(record: TurnRecord) -> EndedItem | None:
     """Return the last message that was not interrupted, has text, and is more than a commentary."""
-    return next((each for each in reversed(_items(record)) if not each.cut and _answers(each.item)), None)
-
-
-def _answers(item: Item) -> bool:
-    return isinstance(item, AgentMessage) and bool(item.text) and item.phase != COMMENTARY
+    for each in reversed(_items(record)):
+        item = each.item
+        if not each.cut and isinstance(item, AgentMessage) and item.text and item.phase != COMMENTARY:
+            return each
+    return None
 
 
 def review_message(ended: EndedItem) -> EndedItem | None:

@@ -196,7 +196,6 @@ class ThreadAdapter:
             self._items.completed(live.item.turn_id, message.item, ended)
 
     def _turn_started(self, record: TurnRecord) -> None:
-        self._news.turn_started()
         shown = shown_turn(record, turn.TurnItemsView.NOT_LOADED)
         self._lines.add(turn.TURN_STARTED, thread_id=self._thread_id, turn=shown)
 

@@ -103,7 +103,7 @@ def gated(route: Route, client: ClientProfile) -> Route:
     """Return the route, restricted to parameters that this client has opted in to."""
 
     def check(params: WireModel) -> None:
-        needed = None if client.experimental_api else needed_capability(route.method, params)
+        needed = None if client.experimental_api else needed_capability(route.row.method, params)
         if needed is not None:
             raise experimental(needed)
 
