@@ -39,7 +39,6 @@ from app_server.engine.auth.credentials import Credentials, read_auth
 from app_server.engine.checkpoints import kept_files
 from app_server.engine.client_context import ClientIdentity
 from app_server.engine.config.config_values import Config, ProviderConfig, SettingsSource
-from app_server.engine.config.mcp_server_settings import McpHttpTransport
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.hooks import hook_files, hook_notice, hook_presence
 from app_server.engine.http.lazy_http import LazyProviderHttp
@@ -292,9 +291,7 @@ class _Configured(Struct, frozen=True):
     async def mcp_servers(self) -> list[Check]:
         configured = self.config.mcp_servers
         asked = {
-            name: each
-            for name, each in configured.items()
-            if self.online or not isinstance(each.transport, McpHttpTransport)
+            name: each for name, each in configured.items() if self.online or not each.transport.IS_REMOTE
         }
         runtime = McpRuntime(
             environment=self.settings.environment,

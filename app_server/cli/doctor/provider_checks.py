@@ -14,7 +14,6 @@ from app_server.cli.doctor.checks import Check, CheckStatus, broken, ok, warning
 from app_server.engine.auth.credentials import Credentials
 from app_server.engine.client_context import ClientIdentity
 from app_server.engine.config.config_values import Config, ProviderConfig
-from app_server.engine.config.mcp_server_settings import McpHttpTransport
 from app_server.engine.config.providers import built_in_providers
 from app_server.engine.http.address import origin
 from app_server.engine.mcp.mcp_manager import McpManager
@@ -168,8 +167,7 @@ def _check(manager: McpManager, name: str) -> Check:
     if server is None:
         return ok(title, "disabled")
     if server.failure is not None:
-        http = isinstance(server.config.transport, McpHttpTransport)
-        what = "its `url` and its token" if http else "its `command`, `args` and `env`"
+        what = server.config.transport.MAIN_SETTINGS
         return broken(
             title, server.failure.message, f"correct {what} in [mcp_servers.{name}], or set `enabled = false`"
         )

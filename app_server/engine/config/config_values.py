@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from app_server.engine.config.features import Features
-from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig, McpStdioTransport
+from app_server.engine.config.mcp_server_settings import McpServerConfig
 from app_server.engine.config.model_tables import ModelSettings, ModelTables
 from app_server.engine.config.profile_settings import ProfileSettings
 from app_server.engine.support.engine_errors import FilePosition
@@ -247,9 +247,7 @@ class Config(Redacted, frozen=True, kw_only=True):
             name for provider in self.providers.values() for name in provider.env_http_headers.values()
         )
         for server in self.mcp_servers.values():
-            if isinstance(server.transport, McpHttpTransport):
-                names.add(server.transport.bearer_token_env_var)
-                names.update(server.transport.env_http_headers.values())
+            names.update(server.transport.credential_variables())
         return frozenset(name for name in names if name)
 
     def configured_values(self) -> Iterator[tuple[str, str, str]]:
@@ -262,12 +260,8 @@ class Config(Redacted, frozen=True, kw_only=True):
             for name, value in (*provider.http_headers.items(), *provider.query_params.items()):
                 yield owner, name, value
         for id, server in self.mcp_servers.items():
-            transport = server.transport
-            given = transport.env if isinstance(transport, McpStdioTransport) else transport.http_headers
-            for name, value in given.items():
+            for name, value in server.transport.credentials():
                 yield f"the MCP server {id}", name, value
-            if isinstance(transport, McpHttpTransport) and transport.login.client_secret:
-                yield f"the MCP server {id}", "client_secret", transport.login.client_secret
         for name, value in self.otel.headers.items():
             yield "telemetry", name, value
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import Struct
@@ -33,12 +33,25 @@ class McpStdioTransport(Redacted, frozen=True, kw_only=True):
     """An MCP server that is a child process."""
 
     HIDDEN = ("args", "env")
+    IS_REMOTE: ClassVar[bool] = False
+    MAIN_SETTINGS: ClassVar[str] = "its `command`, `args` and `env`"
+    address: ClassVar[None] = None
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = MappingProxyType({})
     env_vars: tuple[str, ...] = ()
     cwd: str | None = None
     """Working directory of the process: an absolute path, or `workspace`; None for a folder of the server's own."""
+
+    def program(self, workspace: str) -> tuple[str, tuple[str, ...]]:
+        return workspace if self.cwd == WORKSPACE else self.cwd or "", (self.command, *self.args)
+
+    def credential_variables(self) -> tuple[str | None, ...]:
+        """Return none: what the process inherits by `env_vars` need not be a credential."""
+        return ()
+
+    def credentials(self) -> Iterator[tuple[str, str]]:
+        yield from self.env.items()
 
 
 class McpLoginSettings(Redacted, frozen=True, kw_only=True):
@@ -58,6 +71,8 @@ class McpHttpTransport(Redacted, frozen=True, kw_only=True):
     """An MCP server that is reached over streamable HTTP."""
 
     HIDDEN = ("http_headers",)
+    IS_REMOTE: ClassVar[bool] = True
+    MAIN_SETTINGS: ClassVar[str] = "its `url` and its token"
     url: str
     login: McpLoginSettings = McpLoginSettings()
     oauth_resource: str | None = None
@@ -71,6 +86,35 @@ class McpHttpTransport(Redacted, frozen=True, kw_only=True):
         """Whether the settings name the credential that requests to the server carry."""
         headers = {name.lower() for name in (*self.http_headers, *self.env_http_headers)}
         return self.bearer_token_env_var is not None or "authorization" in headers
+
+    @property
+    def address(self) -> str:
+        return self.url
+
+    def program(self, workspace: str) -> None:
+        return None
+
+    def credential_variables(self) -> tuple[str | None, ...]:
+        return (self.bearer_token_env_var, *self.env_http_headers.values())
+
+    def credentials(self) -> Iterator[tuple[str, str]]:
+        yield from self.http_headers.items()
+        if self.login.client_secret:
+            yield "client_secret", self.login.client_secret
+
+
+McpTransportSettings = McpStdioTransport | McpHttpTransport
+"""The way to reach an MCP server. Each class says what the rest of the engine asks of any transport; mypy names what a
+new class lacks:
+
+- `IS_REMOTE`: whether the server runs elsewhere: it is told no folders, and `doctor` asks it only with `--online`;
+- `MAIN_SETTINGS`: the settings that a user corrects if the server does not start;
+- `address`: its URL, of which clients are shown the origin; None if it has none;
+- `program`: the folder to which the words of its program are relative (empty if they are not), and that program with
+  its arguments, which runs outside of the sandbox; None if none is started here;
+- `credential_variables`: environment variables with credentials. No command inherits them;
+- `credentials`: configured values that may be credentials, with their names. They are redacted everywhere.
+"""
 
 
 class McpApproval(StrEnum):
@@ -90,7 +134,7 @@ class McpServerConfig(Struct, frozen=True, kw_only=True):
     """One `[mcp_servers.NAME]` table."""
 
     name: str
-    transport: McpStdioTransport | McpHttpTransport
+    transport: McpTransportSettings
     enabled: bool = True
     startup_timeout_sec: float = 10.0
     tool_timeout_sec: float = 60.0

@@ -22,6 +22,7 @@ from app_server.engine.config.mcp_server_settings import (
     McpLoginSettings,
     McpServerConfig,
     McpStdioTransport,
+    McpTransportSettings,
 )
 from app_server.engine.config.model_tables import ModelSettings, ModelTables
 from app_server.engine.config.permission_profiles import (
@@ -117,9 +118,7 @@ def _mcp_server(name: str, table: SettingsTable) -> McpServerConfig:
     return server
 
 
-def _transport(
-    table: SettingsTable,
-) -> McpStdioTransport | McpHttpTransport:
+def _transport(table: SettingsTable) -> McpTransportSettings:
     if "command" in table:
         _refuse(table, McpHttpTransport, "a server that is started by `command`")
         if "oauth" in table.tables:

@@ -175,14 +175,13 @@ class McpServer:
 
     def _discovers_first(self) -> bool:
         """Return whether a connection begins with `server/discover`: the last one spoke the new era, or the feature
-        says so of servers over HTTP.
+        says so of servers elsewhere.
         """
-        over_http = isinstance(self.config.transport, McpHttpTransport)
-        return self._was_modern or (over_http and self._runtime.discovers_first)
+        return self._was_modern or (self.config.transport.IS_REMOTE and self._runtime.discovers_first)
 
     def _roots(self) -> tuple[str, ...]:
         """Return the folders that are revealed to the server as roots: none if the server runs elsewhere."""
-        return (self._runtime.cwd,) if isinstance(self.config.transport, McpStdioTransport) else ()
+        return () if self.config.transport.IS_REMOTE else (self._runtime.cwd,)
 
     async def _start(self, client: McpClient, *, first: bool) -> str | None:
         """Perform the handshake and list the tools, within the startup timeout. Return the reason if that fails."""
@@ -240,9 +239,11 @@ def _open(config: McpServerConfig, runtime: McpRuntime) -> AbstractAsyncContextM
         raise mcp_errors.McpFailure(
             f"invalid server name '{config.name}': must match pattern {SERVER_NAME.pattern}"
         )
-    if isinstance(config.transport, McpStdioTransport):
-        return open_stdio(config.name, config.transport, runtime)
-    return streamable_http.open_http(config.name, config.transport, runtime)
+    match config.transport:
+        case McpStdioTransport() as stdio:
+            return open_stdio(config.name, stdio, runtime)
+        case McpHttpTransport() as http:
+            return streamable_http.open_http(config.name, http, runtime)
 
 
 def _reason(error: Exception) -> str:

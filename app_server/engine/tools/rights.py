@@ -20,7 +20,6 @@ from app_server.engine.approvals.decide import POLICY_NAMES, InputVerdict, decid
 from app_server.engine.approvals.program_trust import exposed_folders
 from app_server.engine.approvals.shell.quote import join
 from app_server.engine.config.config_values import Config
-from app_server.engine.config.mcp_server_settings import WORKSPACE, McpStdioTransport
 from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS
 from app_server.engine.sandbox.plan import SandboxPlan
 from app_server.engine.support.real_path import real_path, within
@@ -104,10 +103,9 @@ def _configured_programs(config: Config, cwd: str) -> Iterator[tuple[str, str, S
     if config.notify:
         yield "`notify`", "", config.notify
     for name, server in config.mcp_servers.items():
-        transport = server.transport
-        if server.enabled and isinstance(transport, McpStdioTransport):
-            folder = cwd if transport.cwd == WORKSPACE else transport.cwd or ""
-            yield f"The MCP server {name}", folder, (transport.command, *transport.args)
+        program = server.transport.program(cwd)
+        if server.enabled and program is not None:
+            yield f"The MCP server {name}", *program
 
 
 OTHER_RULE = (

@@ -46,11 +46,11 @@ def shown_server(status: ServerStatus, *, of_thread: bool) -> wire.McpServerStat
     """Return a server as clients are shown it; a connection that was made for this request only has no state of its
     own.
     """
-    transport = status.config.transport
+    address = status.config.transport.address
     return wire.McpServerStatus(
         name=status.config.name,
         runtime_status=STATES[status.state] if of_thread else None,
-        http_origin=origin(transport.url) if isinstance(transport, McpHttpTransport) else None,
+        http_origin=None if address is None else origin(address),
         protocol_version=status.introduction.revision,
         server_info=_info(status.introduction.info),
         server_capabilities=status.introduction.capabilities,
