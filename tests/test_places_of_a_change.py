@@ -42,7 +42,6 @@ from app_server_protocol.engine import notices, questions
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.hook_events import HookEvent
 from app_server_protocol.engine.items import CommandExecution
-from app_server_protocol.engine.thread_settings import FIELDS, RIGHTS
 from app_server_protocol.v2.thread_open import OpenedThread
 from tests.server.apis.acp.test_session_updates import Recording as SessionRecording
 from tests.server.apis.v2.recorded import THREAD, TURN, Recording
@@ -78,16 +77,6 @@ def test_requests_about_a_thread_keep_their_order_or_are_listed() -> None:
 
 
 # --- a lasting setting of a thread
-NO_RIGHTS: Final = {
-    *("cwd", "model", "effort", "summary", "service_tier", "workspace_roots", "mode", "system_prompt")
-}
-
-
-def test_it_is_known_of_each_lasting_setting_whether_it_is_a_right() -> None:
-    """Rights are not taken over from a stored turn where the user's own settings have to count."""
-    assert {*FIELDS} == {*RIGHTS} | NO_RIGHTS
-
-
 NOT_OF_THE_SETTINGS: Final = {"thread", "disabled_plugin_ids", "multi_agent_mode"}
 
 

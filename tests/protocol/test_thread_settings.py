@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from app_server_protocol.engine.thread_settings import (
     COMPANIONS,
     FIELDS,
+    RIGHTS,
     UNCHANGED,
     UNSET,
     ModeSettings,
@@ -46,6 +47,13 @@ OTHER: dict[str, Any] = {
 }
 """Another value than the default of each field."""
 
+NO_RIGHTS = {
+    *("cwd", "model", "effort", "summary", "service_tier", "workspace_roots", "mode", "system_prompt")
+}
+"""Fields that do not say what the agent may do. Rights are not taken over from a stored turn where the user's own
+settings have to count, so it has to be known of each field.
+"""
+
 NOT_STORED = {
     "summary": "the line has one even if none was chosen",
     "workspace_roots": "they are named by each client, and are among the roots of the stored policy",
@@ -54,6 +62,10 @@ NOT_STORED = {
 
 def test_every_field_has_another_value_here() -> None:
     assert set(OTHER) == set(FIELDS)
+
+
+def test_it_is_known_of_each_field_whether_it_is_a_right() -> None:
+    assert set(FIELDS) == {*RIGHTS} | NO_RIGHTS
 
 
 def test_a_patch_and_a_value_have_the_fields_of_the_declaration() -> None:

@@ -68,11 +68,9 @@ class ReviewTask(HookedTask):
             shape.settings, wants_answer=False, summary=summary or ReasoningSummary.NONE
         )
         self._shape = replace(shape, settings=settings_of_review, instructions=instruction_text("review"))
-        # The reviewer neither searches the web nor views images.
-        features = conversation.config.features.switched(off=("web_search_request", "view_image_tool"))
-        offer = ToolOffer(size=self._shape.bounds.size, resources=self._shape.bounds.size is PromptSize.FULL)
-        config = replace(conversation.config, features=features)
-        self._tools = build_tools(config, self._shape.model, None, offer=offer)
+        size = self._shape.bounds.size
+        offer = ToolOffer(size=size, resources=size is PromptSize.FULL, review=True)
+        self._tools = build_tools(conversation.config, self._shape.model, None, offer=offer)
         surroundings = environment_message(settings, conversation.instructions.shell)
         self._transcript = Transcript(ConversationHistory([surroundings]), None)
         self._usage_before = state.tokens.info

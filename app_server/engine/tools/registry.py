@@ -70,6 +70,8 @@ class BuiltinTool(Struct, frozen=True):
     accepted: bool = False
     """Whether calls are also served if the tool is not offered: some models call it from training."""
     parallel: bool = False
+    in_reviews: bool = True
+    """Whether reviewers are offered the tool."""
 
     def spec(self) -> ToolSpec:
         """Return the description for the model."""
@@ -153,8 +155,15 @@ TOOLS: Final = (
     BuiltinTool("grep_files", file_tools, tool_schemas.GrepFilesArguments, "grep_files", parallel=True),
     BuiltinTool("read_file", file_tools, tool_schemas.ReadFileArguments, "read_file", parallel=True),
     BuiltinTool("list_dir", file_tools, tool_schemas.ListDirArguments, "list_dir", parallel=True),
-    BuiltinTool("web_search", None, WebSearchTool(), "web_search_request", parallel=True),
-    BuiltinTool("view_image", file_tools, tool_schemas.ViewImageArguments, "view_image_tool", parallel=True),
+    BuiltinTool("web_search", None, WebSearchTool(), "web_search_request", parallel=True, in_reviews=False),
+    BuiltinTool(
+        "view_image",
+        file_tools,
+        tool_schemas.ViewImageArguments,
+        "view_image_tool",
+        parallel=True,
+        in_reviews=False,
+    ),
     ASKING,
 )
 """All other built-in tools, in the order of the tool list. A new tool needs one line here."""
@@ -170,6 +179,8 @@ class ToolOffer(Struct, frozen=True, kw_only=True):
     """Conditions of a turn, beside settings and model, that decide which tools are offered."""
 
     size: PromptSize = PromptSize.FULL
+    review: bool = False
+    """Whether the tools are those of a reviewer."""
     goals: bool = False
     """Whether there is a goal or the user wishes for goals."""
     resources: bool = True
@@ -255,7 +266,7 @@ def _builtin_tools(config: Config, model: ModelRow, offer: ToolOffer) -> list[Bu
     if offer.size is PromptSize.TINY:
         return [TINY_SHELL]
     switches = _switches(config, model)
-    tools = [tool for tool in TOOLS if tool.switch in switches]
+    tools = [tool for tool in TOOLS if tool.switch in switches and (tool.in_reviews or not offer.review)]
     if offer.size is PromptSize.SMALL:
         wished = config.features.names | (SHELL_KINDS & switches)
         tools = [

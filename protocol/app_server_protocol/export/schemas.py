@@ -45,7 +45,7 @@ ENVELOPES: Final[Mapping[str, dict[str, Schema]]] = json.loads(
 """Envelopes of messages, which are independent of the method; and the envelope of events of a conversation."""
 
 ORDER: Final[Mapping[str, Sequence[str]]] = json.loads((_FOLDER / "order.json").read_text("utf-8"))
-"""Methods of each published API in the order in which they are published."""
+"""Methods of each published API in the order in which they are published; the newest need no place here."""
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
@@ -205,13 +205,9 @@ def unions(
     }
 
 
-def _rank(order: Sequence[str], method: str) -> int:
-    """Return the position of a method in the schemas. Raises SystemExit if `order.json` does not name the method."""
-    if method not in order:
-        raise SystemExit(
-            f"{_FOLDER / 'order.json'} does not name `{method}`: add it where the schemas shall have it"
-        )
-    return order.index(method)
+def _rank(order: Sequence[str], method: str) -> tuple[int, str]:
+    """Return the position of a method in the schemas. Those that `order.json` does not name come last, by name."""
+    return (order.index(method), "") if method in order else (len(order), method)
 
 
 def _calls(rows: Mapping[str, AnyClientRequest] | Mapping[str, AnyServerRequest]) -> dict[str, Schema]:

@@ -17,8 +17,8 @@ from app_server_protocol.encoding import Json
 from app_server_protocol.ids import AbsolutePath, PathText
 from app_server_protocol.method_table import ClientRequest, NoFields, NoResult, ServerNotification
 from app_server_protocol.outgoing import EngineStruct, WireStruct
-from app_server_protocol.policy import ReasoningSummary, kebab, snake
-from app_server_protocol.v2.fields import AbsolutePathBuf, ByPages, InThread, ReasoningEffort
+from app_server_protocol.policy import ReasoningSummary, SandboxMode, kebab, snake
+from app_server_protocol.v2.fields import AbsolutePathBuf, ByPages, InThread, ReasoningEffort, experimental
 from app_server_protocol.wire_fields import CleanText, Flag
 
 
@@ -195,6 +195,25 @@ class CollaborationModeMask(EngineStruct):
 
 class CollaborationModeListResponse(WireStruct):
     data: tuple[CollaborationModeMask, ...]
+
+
+class ThreadOptions(WireModel):
+    """Settings of a thread; what is null comes from the configuration, or from the thread that goes on.
+
+    `config` holds further settings by their dotted name in the configuration file."""
+
+    model: str | None = None
+    model_provider: str | None = None
+    service_tier: str | None = None
+    cwd: PathText | None = None
+    runtime_workspace_roots: tuple[AbsolutePath, ...] | None = experimental()
+    approval_policy: AskForApproval | None = None
+    approvals_reviewer: ApprovalsReviewer | None = None
+    sandbox: SandboxMode | None = None
+    permissions: str | None = experimental()
+    config: dict[str, Json] | None = None
+    base_instructions: CleanText | None = None
+    developer_instructions: CleanText | None = None
 
 
 class ThreadSettings(WireStruct):

@@ -10,7 +10,6 @@ from app_server_protocol.encoding import Json
 from app_server_protocol.ids import AbsolutePath, PathText
 from app_server_protocol.method_table import ClientRequest
 from app_server_protocol.outgoing import WireStruct
-from app_server_protocol.policy import SandboxMode
 from app_server_protocol.v2.fields import (
     AbsolutePathBuf,
     Experimental,
@@ -27,6 +26,7 @@ from app_server_protocol.v2.settings import (
     CollaborationMode,
     Personality,
     SandboxPolicy,
+    ThreadOptions,
 )
 from app_server_protocol.v2.thread import Thread, ThreadHistoryMode
 from app_server_protocol.v2.turn import Turn, TurnItemsView
@@ -91,25 +91,6 @@ class SelectedCapabilityRoot(WireModel):
 
     id: str
     location: CapabilityRootLocation
-
-
-class ThreadOptions(WireModel):
-    """Settings of a thread; what is null comes from the configuration, or from the thread that goes on.
-
-    `config` holds further settings by their dotted name in the configuration file."""
-
-    model: str | None = None
-    model_provider: str | None = None
-    service_tier: str | None = None
-    cwd: PathText | None = None
-    runtime_workspace_roots: tuple[AbsolutePath, ...] | None = experimental()
-    approval_policy: AskForApproval | None = None
-    approvals_reviewer: ApprovalsReviewer | None = None
-    sandbox: SandboxMode | None = None
-    permissions: str | None = experimental()
-    config: dict[str, Json] | None = None
-    base_instructions: CleanText | None = None
-    developer_instructions: CleanText | None = None
 
 
 class ThreadStartParams(ThreadOptions):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.engine.tools.registry import BUILTIN_NAMES
+from app_server.engine.tools.registry import GOAL_TOOLS, TOOLS, BuiltinTool
 from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import calls, patches, reply, says, script
@@ -126,24 +126,25 @@ async def test_documents_of_the_project_that_are_hidden_are_not_read(world: Make
 
 
 READ_BY = {
-    **dict.fromkeys(("shell", "container.exec", "shell_command", "local_shell"), "a command in the sandbox"),
-    **dict.fromkeys(("exec_command", "write_stdin"), "a command in the sandbox"),
-    **dict.fromkeys(("grep_files", "read_file", "list_dir", "view_image"), "a program in the sandbox"),
-    "apply_patch": "the patch is refused",
-    **dict.fromkeys(
-        ("list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"), "an MCP server"
-    ),
-    **dict.fromkeys(("update_plan", "request_user_input", "web_search"), "reads no file"),
-    **dict.fromkeys(("get_goal", "create_goal", "update_goal"), "reads no file"),
+    "shell_tools": "a command in the sandbox",
+    "file_tools": "a program in the sandbox",
+    "patch_tool": "the patch is refused",
+    "mcp_tools": "an MCP server",
+    "user_tools": "reads no file",
 }
-"""Way in which each tool of the model reads files, by tool."""
+"""Way in which the tools of the model read files, by the module that serves them."""
+
+
+def module_of(tool: BuiltinTool) -> str | None:
+    """Return the name of the module that serves a tool; None if the provider does."""
+    return None if tool.module is None else vars(tool.module)["__name__"].rpartition(".")[2]
 
 
 def test_it_is_known_of_every_tool_how_it_reads_files() -> None:
-    assert READ_BY.keys() == BUILTIN_NAMES
+    assert {module_of(tool) for tool in (*TOOLS, *GOAL_TOOLS)} - {None} == READ_BY.keys()
 
 
-@pytest.mark.parametrize("name", [name for name, how in READ_BY.items() if how == "a program in the sandbox"])
+@pytest.mark.parametrize("name", [tool.name for tool in TOOLS if module_of(tool) == "file_tools"])
 async def test_no_tool_that_reads_reads_what_is_hidden(world: MakeWorld, name: str) -> None:
     features = {f"features.{each}": True for each in ("grep_files", "read_file", "list_dir")}
     async with world(config={**P, **features}, tables=TABLES, files=FILES, capabilities=EXPERIMENTAL) as w:

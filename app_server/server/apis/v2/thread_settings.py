@@ -173,7 +173,7 @@ def settings_change(
     )
 
 
-def chosen_tier(params: wire.TurnSettings | thread_open.ThreadOptions) -> str | Unset:
+def chosen_tier(params: wire.TurnSettings | wire.ThreadOptions) -> str | Unset:
     """Return the service tier that a request names; null stands for the provider's usual one."""
     if "service_tier" not in params.model_fields_set:
         return UNSET
@@ -273,7 +273,7 @@ def _workspace_settings(policy: SandboxPolicy) -> dict[str, object]:
     }
 
 
-def overrides_of(params: thread_open.ThreadOptions) -> RequestOverrides:
+def overrides_of(params: wire.ThreadOptions) -> RequestOverrides:
     sandbox = params.sandbox.value if params.sandbox else None
     require_one_way(params.permissions, beside="sandbox", given=sandbox)
     policy, kinds = approval_policy(params.approval_policy)
