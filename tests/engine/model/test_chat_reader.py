@@ -161,6 +161,54 @@ def test_calls_without_index_or_id_are_distinguished() -> None:
     assert len(set(ids)) == 2
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param(
+            [call_piece(0, '{"a":', id="A", name="one"), call_piece(0, "1}")]
+            + [call_piece(0, '{"b"', id="B", name="two"), call_piece(1, ":2}")],
+            id="the second call begins at the index of the first",
+        ),
+        pytest.param(
+            [call_piece(0, '{"a":1}', id="A", name="one"), call_piece(0, id="B", name="two")]
+            + [call_piece(1, '{"b"'), call_piece(1, ":2}")],
+            id="its arguments come at an index of their own",
+        ),
+        pytest.param(
+            [call_piece(0, '{"a":1}', id="A", name="one"), call_piece(1, '{"b"', id="A", name="two")]
+            + [call_piece(1, ":2}", id="A")],
+            id="one id for all calls",
+        ),
+        pytest.param(
+            [call_piece(None, '{"a":1}', id="A", name="one"), call_piece(None, '{"b":2}', id="A", name="two")],
+            id="one id for all calls, without indices",
+        ),
+        pytest.param(
+            [call_piece(0, '{"a":', id="A", name="one"), call_piece(0, "1}", id="A", name="one")]
+            + [call_piece(0, '{"a":1}', id="A", name="one"), call_piece(1, '{"b":2}', id="B", name="two")]
+            + [call_piece(1, '{"b":2}')],
+            id="the last piece repeats all arguments",
+        ),
+    ],
+)
+def test_indices_and_ids_that_servers_confuse(pieces: list[Json]) -> None:
+    events = read(*(piece(tool_calls=[each]) for each in pieces), piece("tool_calls"), DONE)
+    calls = [event.item for event in events if isinstance(event, prompt.OutputItemDone)]
+    assert all(isinstance(call, FunctionCall) for call in calls)
+    assert [(c.name, c.arguments) for c in calls if isinstance(c, FunctionCall)] == [
+        ("one", '{"a":1}'),
+        ("two", '{"b":2}'),
+    ]
+    assert len({call.call_id for call in calls if isinstance(call, FunctionCall)}) == 2
+
+
+def test_two_calls_of_one_tool_with_one_id() -> None:
+    pieces = [call_piece(None, arguments, id="A", name="one") for arguments in ('{"a":1}', '{"a":2}')]
+    events = read(*(piece(tool_calls=[each]) for each in pieces), piece("tool_calls"), DONE)
+    items = [event.item for event in events if isinstance(event, prompt.OutputItemDone)]
+    assert [item.arguments for item in items if isinstance(item, FunctionCall)] == ['{"a":1}', '{"a":2}']
+
+
 def test_a_whole_message_in_place_of_deltas() -> None:
     whole = sse({"choices": [{"message": {"content": "all at once"}, "finish_reason": "stop"}]})
     assert read(whole) == [BEGUN, message("all at once"), prompt.Completed(None)]
