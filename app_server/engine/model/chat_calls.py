@@ -85,7 +85,9 @@ class CallPieces:
         if id is not None and (known := self._by_id.get(id)) is not None:
             if name is None or not known.is_followed_by(name, index, arguments):
                 return known
-            self._by_id[id] = another = self._new_call("", index)  # the next pieces with this id are of this call
+            self._by_id[id] = another = self._new_call(
+                "", index
+            )  # the next pieces with this id are of this call
             return another
         if id is not None:
             # A new id with a name begins a call, even at an index that is used.

@@ -125,6 +125,8 @@ class ChatDecoder:
                 self._take_text(content, out)
         elif content:
             self._take_parts(content, out)
+        if (refusal := delta.get("refusal")) and isinstance(refusal, str):
+            self._take_text(refusal, out)  # in place of a text, where the answer has to fill a schema
         calls = delta.get("tool_calls")
         for piece in calls if isinstance(calls, list) else ():
             self._calls.take(event_json.mapping(piece))

@@ -94,7 +94,7 @@ class ResponsesDecoder:
         if payload is None:
             return
         kind = payload.get("type") or frame.event
-        if kind == "response.output_text.delta":
+        if kind == "response.output_text.delta" or kind == "response.refusal.delta":
             self._delta(payload.get("delta"), out)
             return
         if payload.get("object") == "response" and "output" in payload:
@@ -185,7 +185,25 @@ def _item(payload: Payload) -> ResponseItem | None:
         raw = {**raw, "call_id": text_of(raw.get("id")) or ""}
     if raw.get("type") == "web_search_call" and not isinstance(raw.get("action"), dict):
         raw = {**raw, "action": {"type": "other"}}  # the action comes only when the search is done, if at all
+    if raw.get("type") == "message":
+        raw = {**raw, "content": _parts(raw.get("content"))}
     return parse_response_item(raw)
+
+
+def _parts(content: Json) -> list[Json]:
+    """Return the content of a message as parts that can be stored and sent back. A model that refuses to fill a schema
+    answers with a `refusal` in place of a text; some servers write one text, or the part type of Chat Completions.
+    """
+    if isinstance(content, str):
+        return [{"type": "output_text", "text": content}]
+    parts = list[Json]()
+    for part in content if isinstance(content, list) else ():
+        fields = mapping(part)
+        if fields.get("type") in ("output_text", "input_text", "input_image"):
+            parts.append(fields)
+        elif (text := text_of(fields.get("refusal")) or text_of(fields.get("text"))) is not None:
+            parts.append({"type": "output_text", "text": text})
+    return parts
 
 
 def _delta(

@@ -62,6 +62,15 @@ def test_text_comes_as_one_item() -> None:
     assert events == [BEGUN, message("Hello"), prompt.Completed(None)]
 
 
+def test_a_refusal_to_fill_a_schema_is_text() -> None:
+    frames = [
+        piece(content=None, refusal="Sor"),
+        piece(content=None, refusal="ry."),
+        piece("stop", refusal=None),
+    ]
+    assert read(*frames, DONE) == [BEGUN, message("Sorry."), prompt.Completed(None)]
+
+
 def test_live_text_comes_in_deltas_with_token_counts() -> None:
     usage = {
         "prompt_tokens": 7,
@@ -161,44 +170,45 @@ def test_calls_without_index_or_id_are_distinguished() -> None:
     assert len(set(ids)) == 2
 
 
+BOTH = '{"a":1}', '{"b":2}'
+
+
 @pytest.mark.parametrize(
     "pieces",
     [
         pytest.param(
-            [call_piece(0, '{"a":', id="A", name="one"), call_piece(0, "1}")]
-            + [call_piece(0, '{"b"', id="B", name="two"), call_piece(1, ":2}")],
+            [(0, "A", "one", '{"a":'), (0, "", "", "1}"), (0, "B", "two", '{"b"'), (1, "", "", ":2}")],
             id="the second call begins at the index of the first",
         ),
         pytest.param(
-            [call_piece(0, '{"a":1}', id="A", name="one"), call_piece(0, id="B", name="two")]
-            + [call_piece(1, '{"b"'), call_piece(1, ":2}")],
+            [(0, "A", "one", BOTH[0]), (0, "B", "two", ""), (1, "", "", '{"b"'), (1, "", "", ":2}")],
             id="its arguments come at an index of their own",
         ),
         pytest.param(
-            [call_piece(0, '{"a":1}', id="A", name="one"), call_piece(1, '{"b"', id="A", name="two")]
-            + [call_piece(1, ":2}", id="A")],
+            [(0, "A", "one", BOTH[0]), (1, "A", "two", '{"b"'), (1, "A", "", ":2}")],
             id="one id for all calls",
         ),
         pytest.param(
-            [call_piece(None, '{"a":1}', id="A", name="one"), call_piece(None, '{"b":2}', id="A", name="two")],
+            [(None, "A", "one", BOTH[0]), (None, "A", "two", BOTH[1])],
             id="one id for all calls, without indices",
         ),
         pytest.param(
-            [call_piece(0, '{"a":', id="A", name="one"), call_piece(0, "1}", id="A", name="one")]
-            + [call_piece(0, '{"a":1}', id="A", name="one"), call_piece(1, '{"b":2}', id="B", name="two")]
-            + [call_piece(1, '{"b":2}')],
+            [
+                *((0, "A", "one", said) for said in ('{"a":', "1}", BOTH[0])),
+                *((1, "B", "two", said) for said in (BOTH[1], BOTH[1])),
+            ],
             id="the last piece repeats all arguments",
         ),
     ],
 )
-def test_indices_and_ids_that_servers_confuse(pieces: list[Json]) -> None:
-    events = read(*(piece(tool_calls=[each]) for each in pieces), piece("tool_calls"), DONE)
+def test_indices_and_ids_that_servers_confuse(pieces: list[tuple[int | None, str, str, str]]) -> None:
+    frames = [piece(tool_calls=[call_piece(n, said, id=id, name=name)]) for n, id, name, said in pieces]
+    events = read(*frames, piece("tool_calls"), DONE)
     calls = [event.item for event in events if isinstance(event, prompt.OutputItemDone)]
     assert all(isinstance(call, FunctionCall) for call in calls)
-    assert [(c.name, c.arguments) for c in calls if isinstance(c, FunctionCall)] == [
-        ("one", '{"a":1}'),
-        ("two", '{"b":2}'),
-    ]
+    assert [(c.name, c.arguments) for c in calls if isinstance(c, FunctionCall)] == list(
+        zip(("one", "two"), BOTH, strict=True)
+    )
     assert len({call.call_id for call in calls if isinstance(call, FunctionCall)}) == 2
 
 

@@ -125,6 +125,30 @@ def test_an_item_of_an_unknown_kind_is_kept_as_other() -> None:
     assert isinstance(done.item, OtherItem)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Sorry.",
+        [{"type": "refusal", "refusal": "Sorry."}],
+        [{"type": "text", "text": "Sorry."}],
+        [
+            {"type": "output_audio", "data": "AA=="},
+            {"type": "output_text", "text": "Sorry.", "annotations": []},
+        ],
+    ],
+    ids=["a text", "a refusal to fill a schema", "a part of Chat Completions", "beside an unknown part"],
+)
+def test_a_message_with_another_content_is_shown(content: Json) -> None:
+    [done] = read(item_done(type="message", role="assistant", id="m", content=content))
+    shown = MessageItem(role="assistant", content=(OutputText(text="Sorry."),), id="m")
+    assert done == prompt.OutputItemDone(shown)
+
+
+def test_a_refusal_streams_as_text() -> None:
+    deltas = (event("response.refusal.delta", delta=text) for text in ("Sor", "ry."))
+    assert read(*deltas) == [prompt.OutputTextDelta("Sor"), prompt.OutputTextDelta("ry.")]
+
+
 @pytest.mark.parametrize(("fields", "call_id"), [({}, ""), ({"id": "fc"}, "fc"), ({"call_id": "c"}, "c")])
 def test_a_call_without_an_id_is_still_a_call(fields: dict[str, str], call_id: str) -> None:
     [done] = read(item_done(type="function_call", name="shell", arguments="{}", **fields))
