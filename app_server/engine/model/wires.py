@@ -23,7 +23,8 @@ from app_server.engine.model import (
 from app_server.engine.model.api_failures import rate_limits
 from app_server.engine.model.prompt import ModelEvent, Prompt, RateLimits, RequestSettings
 from app_server.engine.model.quirks import Quirks
-from app_server.engine.model.responses_api import ResponsesDecoder, ResponsesWriter
+from app_server.engine.model.responses_reader import ResponsesDecoder
+from app_server.engine.model.responses_writer import ResponsesWriter
 from app_server.engine.model.stream import WireDecoder
 from app_server_protocol.item_origin import ItemOrigin
 

@@ -6,7 +6,7 @@ import pytest
 
 from app_server.engine.model.chat_reader import ChatDecoder
 from app_server.engine.model.prompt import ModelEvent, OutputItemDone
-from app_server.engine.model.responses_api import ResponsesDecoder
+from app_server.engine.model.responses_reader import ResponsesDecoder
 from app_server.engine.model.stream import EventStream, WireDecoder
 from app_server.engine.support.engine_errors import ModelError
 from app_server_protocol.encoding import Json

@@ -12,7 +12,7 @@ from app_server.engine.model.catalogue import find_model
 from app_server.engine.model.chat_writer import ChatWriter
 from app_server.engine.model.prompt import FreeformTool, FunctionTool, Prompt, RequestSettings, WebSearchTool
 from app_server.engine.model.quirks import Quirks, quirks_of
-from app_server.engine.model.responses_api import ResponsesWriter
+from app_server.engine.model.responses_writer import ResponsesWriter
 from app_server_protocol.encoding import Json
 from app_server_protocol.responses import ResponseItem
 from tests.engine.model.histories import histories, user

@@ -24,7 +24,7 @@ from app_server.engine.model import event_json, stream
 from app_server.engine.model.chat_reader import ChatDecoder
 from app_server.engine.model.model_errors import ResponseTooLarge
 from app_server.engine.model.prompt import Completed, OutputItemDone, OutputTextDelta
-from app_server.engine.model.responses_api import ResponsesDecoder
+from app_server.engine.model.responses_reader import ResponsesDecoder
 from app_server.engine.model.stream import EventStream
 from app_server.engine.support.engine_errors import ModelError, StreamDisconnected
 from app_server.engine.support.worker_threads import PIECE_BYTES

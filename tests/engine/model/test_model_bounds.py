@@ -21,7 +21,7 @@ from app_server.engine.model.model_errors import (
     backoff,
 )
 from app_server.engine.model.prompt import Completed, ModelEvent
-from app_server.engine.model.responses_api import ResponsesDecoder
+from app_server.engine.model.responses_reader import ResponsesDecoder
 from app_server.engine.model.served_models import ModelsUnknown
 from app_server.engine.support.engine_errors import ModelError
 from app_server.engine.support.worker_threads import PIECE_BYTES, PIECE_STEPS

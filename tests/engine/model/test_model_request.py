@@ -16,7 +16,7 @@ from app_server.engine.model.prompt import (
     WebSearchTool,
 )
 from app_server.engine.model.quirks import Quirks
-from app_server.engine.model.responses_api import ResponsesWriter
+from app_server.engine.model.responses_writer import ResponsesWriter
 from app_server_protocol.encoding import Json
 from app_server_protocol.policy import ReasoningEffort, ReasoningSummary, Verbosity
 from app_server_protocol.responses import (

@@ -14,7 +14,7 @@ from app_server.engine.model.item_cache import InputBytes, LastInput
 from app_server.engine.model.messages_writer import MessagesWriter
 from app_server.engine.model.prompt import Prompt, RequestSettings
 from app_server.engine.model.quirks import Quirks
-from app_server.engine.model.responses_api import ResponsesWriter
+from app_server.engine.model.responses_writer import ResponsesWriter
 from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (

@@ -18,7 +18,7 @@ from app_server.engine.config.config_values import SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.http.sse import EventTooLong, SseDecoder, SseFrame
 from app_server.engine.model.prompt import Completed, ModelEvent
-from app_server.engine.model.responses_api import ResponsesDecoder
+from app_server.engine.model.responses_reader import ResponsesDecoder
 from app_server.engine.storage.rollout_reader import read_rollout
 from app_server.engine.support.engine_errors import ConfigError, ConversationError, ModelError
 from app_server.engine.workspace.patch.changes import shown_changes

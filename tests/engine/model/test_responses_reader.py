@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app_server.engine.http.sse import SseDecoder
 from app_server.engine.model import prompt
 from app_server.engine.model.api_failures import FLAGGED
-from app_server.engine.model.responses_api import ResponsesDecoder
+from app_server.engine.model.responses_reader import ResponsesDecoder
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError, StreamDisconnected
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.token_usage import TokenUsage
