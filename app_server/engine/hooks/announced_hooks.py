@@ -24,7 +24,6 @@ class AnnouncedHooks(Struct, frozen=True):
     """The callbacks that a client has announced."""
 
     events: frozenset[HookEvent]
-    matcher: str | None
     pattern: NamePattern
     timeout: int
 
@@ -49,9 +48,7 @@ def announced_hooks(value: Json) -> AnnouncedHooks:
         pattern = name_pattern(matcher)
     except BadMatcher as mistake:
         raise BadCallbacks(f"`matcher`: {mistake}") from mistake
-    return AnnouncedHooks(
-        frozenset(known[name] for name in names), matcher, pattern, timeout or DEFAULT_SECONDS
-    )
+    return AnnouncedHooks(frozenset(known[name] for name in names), pattern, timeout or DEFAULT_SECONDS)
 
 
 class CallbackFailed(Exception):

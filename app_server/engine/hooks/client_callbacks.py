@@ -68,7 +68,6 @@ def _handler(key: str, callback: ClientCallback, event: HookEvent, order: int) -
     return HookHandler(
         definition=HookDefinition(
             event=event,
-            matcher=announced.matcher,
             pattern=announced.pattern,
             type=HookHandlerType.CALLBACK,
             timeout=announced.timeout,

@@ -69,10 +69,8 @@ class HookDefinition(Struct, frozen=True, kw_only=True):
     """A handler as its file defines it, which is what the user agrees to."""
 
     event: HookEvent
-    matcher: str | None = None
-    """Expression for the names that the handler is for, as written; None for all names."""
     pattern: NamePattern = ALL_NAMES
-    """The same, ready for use."""
+    """Names that the handler is for."""
     type: HookHandlerType = HookHandlerType.COMMAND
     command: str = ""
     """Command line for a shell; empty if the handler is no command."""
@@ -89,6 +87,13 @@ class HookDefinition(Struct, frozen=True, kw_only=True):
     """Whether the handler runs in the thread's sandbox, as its file says; None if it does not say so."""
     additional_context_limit: int | None = None
     """Maximum size of added context, in tokens; None for the default."""
+    is_conditional: bool = False
+    """Whether the entry is meant for some calls alone (`if`), in a way that is not understood here."""
+
+    @property
+    def matcher(self) -> str | None:
+        """Expression for the names, as written; None for all names."""
+        return self.pattern.text
 
 
 class HookHandler(Struct, frozen=True, kw_only=True):
@@ -195,6 +200,8 @@ class LoadedHooks(Struct, frozen=True, kw_only=True):
 
     def may_approve(self, handler: HookHandler) -> bool:
         """Return whether an `allow` of the handler answers the question about a call."""
+        if handler.definition.is_conditional:
+            return False  # it may have been meant for other calls
         if handler.source is HookSource.CLIENT:
             return self.clients_approve and self.settings.may_approve is not MayApprove.NONE
         match self.settings.may_approve:

@@ -8,6 +8,7 @@ are part of their keys. Fields and events that are unknown belong to other progr
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Final, TypeVar
@@ -97,23 +98,38 @@ def _groups(event: HookEvent, groups: list[Json]) -> Iterator[HookEntry | EntryP
                 continue
         for index, handler in enumerate(handlers):
             try:
-                definition = _definition(event, group.get("matcher"), handler)
+                definition = _definition(event, group, handler)
             except _Wrong as problem:
                 yield EntryProblem(f"{place}.hooks[{index}]: {problem}")
                 continue
             yield HookEntry(position, index, definition, definition_digest(definition, handler))
-            if definition.type is not HookHandlerType.COMMAND:
-                text = f"{place}.hooks[{index}] does not run: handlers of type `{handler['type']}` are not supported"
-                yield EntryProblem(text, True)
-            elif definition.timeout < _seconds(event, handler):
-                text = f"{place}.hooks[{index}]: `timeout` is at most {definition.timeout} s"
-                yield EntryProblem(text, True)
+            for text in _remarks(event, group, handler, definition):
+                yield EntryProblem(f"{place}.hooks[{index}]{text}", True)
 
 
-def _definition(event: HookEvent, matcher: Json, handler: Json) -> HookDefinition:
+def _remarks(
+    event: HookEvent, group: Mapping[str, Json], handler: Mapping[str, Json], definition: HookDefinition
+) -> Iterator[str]:
+    """Yield what a user should know of a hook that is understood and does something else than it seems to say."""
+    if definition.type is not HookHandlerType.COMMAND:
+        yield f" does not run: handlers of type `{handler['type']}` are not supported"
+        return
+    if definition.timeout < _seconds(event, handler):
+        yield f": `timeout` is at most {definition.timeout} s"
+    if definition.is_conditional:
+        yield ": `if` is not supported; the hook runs for every call that its `matcher` names, and approves none"
+    if any(character in (definition.matcher or "").replace("(?:", "(") for character in " :"):
+        shown = json.dumps(definition.matcher, ensure_ascii=False)
+        yield (
+            f": `matcher` {shown} is held against the name of a tool alone, which has no spaces or colons; the hook"
+            " sees the command in its input"
+        )
+
+
+def _definition(event: HookEvent, group: Mapping[str, Json], handler: Json) -> HookDefinition:
     if not isinstance(handler, Mapping):
         raise _Wrong(f"it must be an object, not {_kind(handler)}")
-    matcher = None if event.has(HookRole.UNMATCHED) else _optional(matcher, str, "matcher")
+    matcher = None if event.has(HookRole.UNMATCHED) else _optional(group.get("matcher"), str, "matcher")
     try:
         pattern = name_pattern(matcher)
     except BadMatcher as mistake:
@@ -134,7 +150,11 @@ def _definition(event: HookEvent, matcher: Json, handler: Json) -> HookDefinitio
             _optional(handler.get("server"), str, "server") or "",
             _optional(handler.get("tool"), str, "tool") or "",
         )
+    if handler.get("args"):
+        raise _Wrong("`args` is not supported; write the arguments into `command`")
     on_failure = _optional(handler.get("onFailure"), str, "onFailure")
+    if on_failure == "continue":  # Claude Code's word
+        on_failure = OnFailure.ALLOW
     if on_failure not in (None, *OnFailure):
         raise _Wrong("`onFailure` must be `ask`, `block` or `allow`")
     limit = _optional(handler.get("additionalContextLimit"), int, "additionalContextLimit")
@@ -142,7 +162,6 @@ def _definition(event: HookEvent, matcher: Json, handler: Json) -> HookDefinitio
         raise _Wrong("`additionalContextLimit` must be at least 0")
     return HookDefinition(
         event=event,
-        matcher=matcher,
         pattern=pattern,
         type=handler_type,
         command=command,
@@ -152,6 +171,7 @@ def _definition(event: HookEvent, matcher: Json, handler: Json) -> HookDefinitio
         status_message=_optional(handler.get("statusMessage"), str, "statusMessage"),
         on_failure=None if on_failure is None else OnFailure(on_failure),
         sandbox=_optional(handler.get("sandbox"), bool, "sandbox"),
+        is_conditional=bool(handler.get("if") or group.get("if")),
         additional_context_limit=limit if event.has(HookRole.ADDS_CONTEXT) else None,
     )
 
@@ -159,8 +179,8 @@ def _definition(event: HookEvent, matcher: Json, handler: Json) -> HookDefinitio
 def _seconds(event: HookEvent, handler: Mapping[str, Json]) -> int:
     """Return the time limit that is part of the digest."""
     seconds = handler.get("timeout")
-    if isinstance(seconds, float) and seconds.is_integer():
-        seconds = int(seconds)
+    if isinstance(seconds, float) and math.isfinite(seconds):
+        seconds = math.ceil(seconds)
     seconds = _optional(seconds, int, "timeout")
     if seconds is None:
         return 1 if event.has(HookRole.SHORT) else DEFAULT_TIMEOUT

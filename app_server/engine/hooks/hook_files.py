@@ -23,6 +23,7 @@ from app_server.engine.config.project_trust import trust_of
 from app_server.engine.config.safe_file import UnreadableFileError, read_regular_file
 from app_server.engine.config.settings_reader import SettingError, SettingsTable
 from app_server.engine.config.toml_file import CONFIG_FILE, parse_toml, read_config_file
+from app_server.engine.hooks.command_files import HookPlace
 from app_server.engine.hooks.hook_definitions import (
     HookHandler,
     HookProblem,
@@ -33,7 +34,7 @@ from app_server.engine.hooks.hook_definitions import (
 )
 from app_server.engine.hooks.hook_entries import EntryProblem, read_entries
 from app_server.engine.hooks.hook_presence import CODEX_FOLDER, HOOKS_FILE
-from app_server.engine.hooks.trust import HookConsent, HookPlace
+from app_server.engine.hooks.trust import HookConsent
 from app_server.engine.support.engine_errors import ConfigError, describe
 from app_server.engine.support.real_path import real_path
 from app_server.engine.support.rooted_fs import RootDir, TooLarge

@@ -79,16 +79,32 @@ def read_output(event: HookEvent, exit_code: int, stdout: str, stderr: str) -> H
     if exit_code != 0:
         said = _short(stderr)
         return HookFailure(f"ended with exit code {exit_code}" + (f": {said}" if said else ""))
-    text = stdout.strip()
+    text = stdout.removeprefix("\ufeff").strip()
     if text.startswith("{"):
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
             return HookFailure("printed no valid JSON")
         return read_answer(event, value)
+    if event.has(HookRole.BLOCKS) and _has_answer(text):
+        return HookFailure("printed other text before its JSON")
     if text and event.has(HookRole.TEXT_IS_CONTEXT):
         return HookOutput(context=text)
     return NOTHING
+
+
+def _has_answer(text: str) -> bool:
+    """Return whether a text ends in what would be an answer if it stood alone: a launcher that prints a line of its
+    own, as `npm run` does, must not turn a denial into nothing.
+    """
+    at = text.find("\n{")
+    if at < 0 or not text.endswith("}"):
+        return False
+    try:
+        value = json.loads(text[at + 1 :])
+    except (ValueError, RecursionError):
+        return False
+    return bool(value.keys() & {"continue", "decision", "hookSpecificOutput"})
 
 
 def read_answer(event: HookEvent, value: Json) -> HookOutput | HookFailure:

@@ -42,6 +42,8 @@ class _Step(Struct):
 class NamePattern(Struct, frozen=True):
     """A matcher, ready for use."""
 
+    text: str | None = None
+    """The matcher as written; None if there is none."""
     exact: frozenset[str] | None = None
     """The whole names that match; None if the steps decide."""
     steps: tuple[_Step, ...] = ()
@@ -85,11 +87,11 @@ ALL_NAMES: Final = NamePattern()
 def name_pattern(matcher: str | None) -> NamePattern:
     """Return the pattern of a matcher; None, an empty one and `*` are for all names. Raises BadMatcher."""
     if matcher is None or matcher in ("", "*"):
-        return ALL_NAMES
+        return NamePattern(matcher)
     if len(matcher) > MOST_CHARACTERS:
         raise BadMatcher(f"it is longer than {MOST_CHARACTERS} characters")
     if _WORDS.issuperset(matcher):
-        return NamePattern(frozenset(matcher.split("|")))
+        return NamePattern(matcher, frozenset(matcher.split("|")))
     return _Reader(matcher).pattern()
 
 
@@ -108,7 +110,7 @@ class _Reader:
         start, end = self._choice()
         if self._at < len(self._text):
             raise self._mistake()
-        return NamePattern(None, tuple(self._steps), start, end)
+        return NamePattern(self._text, None, tuple(self._steps), start, end)
 
     def _choice(self) -> _Part:
         parts = [self._sequence()]

@@ -6,6 +6,7 @@ when the server dies.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -25,6 +26,9 @@ from app_server_protocol.engine.item_values import ExecOutputStream
 MAX_OUTPUT: Final = 1 << 20
 """Maximum size of the output of one run, in bytes."""
 
+STARTUP_FILES: Final = frozenset({"BASH_ENV", "ENV"})
+"""Variables that name a file which a shell reads before a command. Hooks do not get them."""
+
 RunHandler = Callable[[HookHandler, Mapping[str, Json]], Awaitable[HookOutput | HookFailure]]
 """Runs one handler with an input: a command here, or a request to a client."""
 
@@ -38,13 +42,17 @@ EnvironmentOf = Callable[[SandboxPlan | None], Mapping[str, str]]
 class HookCommands:
     """Runs handlers that are commands, in one working directory."""
 
-    def __init__(self, runner: CommandRunner, cwd: str, confine: Confine, environment: EnvironmentOf) -> None:
-        self._runner, self._cwd, self._confine, self._environment = runner, cwd, confine, environment
+    def __init__(
+        self, runner: CommandRunner, shell: str, cwd: str, confine: Confine, environment: EnvironmentOf
+    ) -> None:
+        """`shell`: path of the user's shell."""
+        self._runner, self._shell, self._cwd = runner, shell, cwd
+        self._confine, self._environment = confine, environment
 
     async def run(self, handler: HookHandler, fields: Mapping[str, Json]) -> HookOutput | HookFailure:
         plan = self._confine(handler)
         spec = CommandSpec(
-            argv=("/bin/sh", "-c", handler.definition.command),
+            argv=shell_line(self._shell, handler.definition.command),
             cwd=self._cwd,
             env=self._environment(plan),
             sandbox=plan,
@@ -67,6 +75,20 @@ class HookCommands:
             return HookFailure(f"was ended by signal {-process.report.code}")
         stdout, stderr = (bytes(run.output[each]).decode("utf-8", "replace") for each in ExecOutputStream)
         return read_output(handler.event, code, stdout, stderr)
+
+
+def shell_line(shell: str, command: str) -> tuple[str, ...]:
+    """Return the argument vector that runs a hook's command: in the user's shell as codex does, since a condition of
+    bash (`[[ … ]]`) is merely false in another one, and a guard with it would agree to everything. No file of the
+    user's is read before it: commands of the thread may have written that.
+    """
+    match os.path.basename(shell):
+        case "zsh":
+            return (shell, "-f", "-c", command)
+        case "fish":  # its language is another one
+            return ("/bin/sh", "-c", command)
+        case _:
+            return (shell, "-c", command)
 
 
 class _Run:

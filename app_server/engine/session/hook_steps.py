@@ -24,7 +24,7 @@ from app_server.engine.hooks.hook_input import HookTurn
 from app_server.engine.hooks.hook_notice import hooks_notice
 from app_server.engine.hooks.hook_output import Verdict
 from app_server.engine.hooks.hook_rights import HookPlaces
-from app_server.engine.hooks.run_hooks import HookCommands
+from app_server.engine.hooks.run_hooks import STARTUP_FILES, HookCommands
 from app_server.engine.hooks.turn_hooks import ThreadHooks
 from app_server.engine.sandbox.exec.command import command_environment
 from app_server.engine.sandbox.plan import SandboxPlan
@@ -128,7 +128,8 @@ def hook_commands(tools: ToolContext, hooks: LoadedHooks) -> HookCommands:
             withheld=tools.config.credential_variables(),
         )
         project = hooks.project_root or tools.settings.cwd
-        return {**variables, "CODEX_HOME": str(tools.config.home), "CLAUDE_PROJECT_DIR": project}
+        own = {"CODEX_HOME": str(tools.config.home), "CLAUDE_PROJECT_DIR": project}
+        return {**{name: value for name, value in variables.items() if name not in STARTUP_FILES}, **own}
 
     def confine(handler: HookHandler) -> SandboxPlan | None:
         plan = tools.plan()
@@ -144,7 +145,8 @@ def hook_commands(tools: ToolContext, hooks: LoadedHooks) -> HookCommands:
         )
         return None if places.runs_outside(handler) else replace(plan, network=False)
 
-    return HookCommands(tools.commands.runner, tools.settings.cwd, confine, environment)
+    commands = tools.commands
+    return HookCommands(commands.runner, commands.shell_path, tools.settings.cwd, confine, environment)
 
 
 class HookSteps:

@@ -85,6 +85,16 @@ def test_allow_counts_only_from_a_hook_that_may_approve(source: HookSource, sett
     assert verdict is (Verdict.ALLOW if approves else Verdict.NONE)
 
 
+def test_a_hook_with_a_condition_that_is_not_understood_approves_nothing() -> None:
+    """It may have been meant for other calls."""
+    plain = handler(source=HookSource.USER)
+    conditional = replace(plain, definition=replace(plain.definition, is_conditional=True))
+    outputs = {Verdict.ALLOW: Verdict.NONE, Verdict.DENY: Verdict.DENY, Verdict.ASK: Verdict.ASK}
+    for verdict, counted in outputs.items():
+        result = HookResult("run", conditional, HookOutput(verdict=verdict))
+        assert decide(TOOL, [result], hooks(may_approve=MayApprove.ALL)).verdict is counted
+
+
 @pytest.mark.parametrize(("rights", "setting"), list(product((True, False), MayApprove)))
 def test_allow_of_a_client_counts_as_its_own_answer_would(*, rights: bool, setting: MayApprove) -> None:
     result = HookResult("run", handler(source=HookSource.CLIENT), HookOutput(verdict=Verdict.ALLOW))

@@ -31,6 +31,54 @@ def one(handler: dict[str, Any], matcher: str | None = None, event: str = "PreTo
     return found
 
 
+def test_arguments_of_their_own_are_refused() -> None:
+    """Without them the program would read the input of the hook as its script."""
+    table = {"PreToolUse": [{"hooks": [{"type": "command", "command": "bash", "args": ["guard.sh"]}]}]}
+    assert entries(table) == []
+    [problem] = problems(table)
+    assert (problem.is_warning, "`args` is not supported" in problem.message) == (False, True)
+    assert one({"args": []}).definition.command == "guard"
+
+
+@pytest.mark.parametrize("of_group", [False, True])
+def test_a_condition_is_told_and_approves_nothing(of_group: bool) -> None:
+    condition = {"if": "Bash(git push *)"}
+    handler = {"type": "command", "command": "guard"} | ({} if of_group else condition)
+    table = {"PreToolUse": [{"hooks": [handler]} | (condition if of_group else {})]}
+    [entry] = entries(table)
+    assert entry.definition.is_conditional
+    assert entry.digest == one({}).digest
+    [problem] = problems(table)
+    assert problem.is_warning
+    assert problem.message.startswith("PreToolUse[0].hooks[0]: `if` is not supported")
+
+
+@pytest.mark.parametrize(
+    ("matcher", "told"),
+    [("Bash(git push*)", True), ("Bash(npm:*)", True), ("^(?:Bash|Edit)$", False), ("mcp__(a|b).*", False)],
+)
+def test_a_matcher_for_calls_instead_of_names_is_told(matcher: str, told: bool) -> None:
+    table = {"PreToolUse": [{"matcher": matcher, "hooks": [{"type": "command", "command": "guard"}]}]}
+    assert len(entries(table)) == 1
+    assert [each.is_warning for each in problems(table)] == [True] * told
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(0.2, 1), (2.5, 3), (30.0, 30), (1e300, LONGEST_TIMEOUT)])
+def test_parts_of_a_second_are_rounded_up(given: float, seconds: int) -> None:
+    assert one({"timeout": given}).definition.timeout == seconds
+
+
+@pytest.mark.parametrize("given", [float("inf"), float("nan"), -1.5, "5", True])
+def test_a_limit_that_is_none_costs_the_entry(given: object) -> None:
+    table = {"Stop": [{"hooks": [{"type": "command", "command": "x", "timeout": given}]}]}
+    assert entries(table) == []
+    assert len(problems(table)) == 1
+
+
+def test_the_word_of_claude_code_for_a_failure_that_does_not_count() -> None:
+    assert one({"onFailure": "continue"}).definition.on_failure is OnFailure.ALLOW
+
+
 def test_the_settings_name_all_events() -> None:
     assert {event.value for event in HookEvent} <= HOOK_SETTINGS.keys()
 

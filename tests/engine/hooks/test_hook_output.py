@@ -59,6 +59,27 @@ def test_other_exit_codes_are_failures(event: HookEvent, code: int) -> None:
 
 
 @pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("before", ["> project@1 guard\n> node guard.js\n\n", "loading\n"])
+def test_an_answer_behind_other_text_is_not_passed_over(event: HookEvent, before: str) -> None:
+    text = before + json.dumps({"decision": "block", "reason": "no"}, indent=2) + "\n"
+    found = read_output(event, 0, text, "")
+    expected = HookFailure("printed other text before its JSON")
+    assert (found == expected) is event.has(HookRole.BLOCKS)
+
+
+@pytest.mark.parametrize("text", ['package:\n{"name": "x"}', "{a}\n", "a\n{}", "a\n{b", "a\n[1]"])
+def test_other_text_with_braces_is_context(text: str) -> None:
+    found = read_output(HookEvent.USER_PROMPT_SUBMIT, 0, f"note: {text}", "")
+    assert found == HookOutput(context=f"note: {text}".strip())
+
+
+def test_a_byte_order_mark_does_not_hide_an_answer() -> None:
+    assert read_output(TOOL, 0, '\ufeff{"decision": "block", "reason": "no"}', "") == HookOutput(
+        verdict=Verdict.DENY, reason="no"
+    )
+
+
+@pytest.mark.parametrize("event", EVENTS)
 @pytest.mark.parametrize("text", ["{", "{'a': 1}", '{"a": 1} {}', "{" * 100_000])
 def test_what_begins_like_an_object_and_is_none_is_a_failure(event: HookEvent, text: str) -> None:
     assert read_output(event, 0, text, "") == HookFailure("printed no valid JSON")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from app_server.engine.config.hook_settings import HookState, hook_states
+from app_server.engine.hooks.command_files import HookPlace, named_files
 from app_server.engine.hooks.hook_definitions import HookDefinition, HookHandler, HookTrust
-from app_server.engine.hooks.trust import FileDigests, HookConsent, HookPlace, named_files
+from app_server.engine.hooks.trust import FileDigests, HookConsent
 from app_server_protocol.engine.hook_events import HookEvent, HookSource
 from app_server_protocol.values import replace
 
@@ -84,6 +85,59 @@ def test_a_changed_script_is_modified(place: HookPlace, command: str) -> None:
     judged = HookConsent().judged(handler(command), state, place)
     assert judged.trust is HookTrust.MODIFIED
     assert judged.changed_files == (str(path),)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd ~/bin && ./guard.sh",
+        "cd ~ && cd bin && python3 guard.sh",
+        "cd -- ~/bin; sh guard.sh",
+        "bash -c 'cd ~/bin && exec ./guard.sh'",
+        "(cd / && true); sh ~/bin/guard.sh",
+        "make -s -C ~/bin -f guard.sh",
+        'D="$HOME/bin"; "$D/guard.sh"',
+        'root="${PLUGIN_ROOT:-${OTHER:-$HOME}}" && sh "$root/bin/guard.sh"',
+        '"${CLAUDE_PROJECT_DIR:-.}/../bin/guard.sh"',
+        'sh "$(pwd)/../bin/guard.sh"',
+        'sh "$PWD/../bin/guard.sh"',
+        "bash -c 'r=$(git rev-parse --show-toplevel 2>/dev/null) || exit 0; exec \"$r/../bin/guard.sh\"'",
+        'sh "$(git rev-parse --show-toplevel 2>/dev/null || pwd)/../bin/guard.sh"',
+        "for each in ~/bin/*.sh; do sh $each; done",
+    ],
+)
+def test_a_script_in_a_folder_that_the_command_enters_or_computes_is_part_of_the_consent(
+    place: HookPlace, command: str
+) -> None:
+    path = Path(place.variables["HOME"]) / "bin/guard.sh"
+    path.write_text("exit 2", encoding="utf-8")
+    state = agreed(place, command)
+    assert list(state.trusted_files or ()) == [str(path)]
+    path.write_text("exit 0", encoding="utf-8")
+    assert trust(place, command, state) is HookTrust.MODIFIED
+
+
+def test_a_script_of_the_same_name_where_the_command_is_not_switches_no_hook_off(place: HookPlace) -> None:
+    command = "cd ~/bin && ./guard.sh"
+    (Path(place.variables["HOME"]) / "bin/guard.sh").write_text("exit 2", encoding="utf-8")
+    state = agreed(place, command)
+    script(place)
+    assert trust(place, command, state) is HookTrust.TRUSTED
+
+
+def test_a_file_that_joins_the_scripts_of_a_pattern_is_asked_about(place: HookPlace) -> None:
+    command, folder = "for each in ~/bin/*.sh; do sh $each; done", Path(place.variables["HOME"]) / "bin"
+    (folder / "one.sh").write_text("exit 2", encoding="utf-8")
+    state = agreed(place, command)
+    assert trust(place, command, state) is HookTrust.TRUSTED
+    (folder / "two.sh").write_text("exit 0", encoding="utf-8")
+    assert trust(place, command, state) is HookTrust.MODIFIED
+
+
+@pytest.mark.parametrize("pattern", ["*.py", "'*.py'", "./*.py", "$CLAUDE_PROJECT_DIR/*.py"])
+def test_a_pattern_for_files_of_the_project_is_no_script(place: HookPlace, pattern: str) -> None:
+    script(place, "main.py")
+    assert named_files(f"ruff format {pattern}", place) == ()
 
 
 def test_a_script_that_was_moved_away_or_came_later_is_modified(place: HookPlace) -> None:

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app_server.engine.hooks.matching import ALL_NAMES, MOST_CHARACTERS, BadMatcher, name_pattern
+from app_server.engine.hooks.matching import MOST_CHARACTERS, BadMatcher, name_pattern
 
 
 @pytest.mark.parametrize("matcher", [None, "", "*"])
 def test_no_matcher_is_for_all_names(matcher: str | None) -> None:
-    assert name_pattern(matcher) is ALL_NAMES
-    assert all(ALL_NAMES.matches(name) for name in ("Bash", ""))
+    pattern = name_pattern(matcher)
+    assert pattern.text == matcher
+    assert all(pattern.matches(name) for name in ("Bash", ""))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app_server.engine.hooks.run_hooks import shell_line
 from app_server_protocol.encoding import Json
 from tests.cli.exec.test_exec_command import run
 from tests.engine.hooks.hook_scripts import HomeHooks
@@ -394,6 +395,34 @@ async def test_a_hook_that_does_not_read_its_input_has_not_failed(world: MakeWor
         assert (w.workspace / "made.txt").exists()
     [run] = [each["run"] for each in notified(w, "hook/completed")]
     assert run["status"] == "completed"
+
+
+async def test_a_hook_may_be_written_for_the_users_shell(
+    world: MakeWorld, hooks: HomeHooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In `sh`, the condition would merely be false, and the guard agree to everything."""
+    monkeypatch.setattr("app_server.engine.system_ports._shell", lambda _: "/bin/bash")
+    hooks.command("PreToolUse", "if [[ $(cat) == *made.txt* ]]; then echo no >&2; exit 2; fi")
+    read_first = hooks.home / "read_first.sh"
+    read_first.write_text(f"touch {hooks.home}/read\n", encoding="utf-8")
+    variables = {"BASH_ENV": str(read_first), "ENV": str(read_first)}
+    async with world(reply(MAKE), reply(says("done")), tables=hooks.tables(), environment=variables) as w:
+        await say(w.client, await start(w.client, **FULL))
+        assert not (w.workspace / "made.txt").exists()
+    assert not (hooks.home / "read").exists()
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("/bin/bash", ("/bin/bash", "-c", "x")),
+        ("/usr/bin/zsh", ("/usr/bin/zsh", "-f", "-c", "x")),
+        ("/usr/bin/fish", ("/bin/sh", "-c", "x")),
+        ("/bin/sh", ("/bin/sh", "-c", "x")),
+    ],
+)
+def test_no_shell_reads_a_file_of_the_user_before_a_hook(shell: str, line: tuple[str, ...]) -> None:
+    assert shell_line(shell, "x") == line
 
 
 async def test_hooks_see_no_key_of_a_provider(world: MakeWorld, hooks: HomeHooks) -> None:
