@@ -107,8 +107,10 @@ async def invoke(call: ToolCall, turn: ToolContext) -> ToolOutput:
             return await _grep_files(
                 tool_schemas.parse_arguments(call.arguments, tool_schemas.GrepFilesArguments), turn
             )
-        case _:
+        case "view_image":
             return await _view_image(call, turn)
+        case name:
+            raise ToolFailure(f"{name} is not served")
 
 
 async def _read_file(arguments: tool_schemas.ReadFileArguments, turn: ToolContext) -> ToolOutput:

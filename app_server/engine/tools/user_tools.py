@@ -32,8 +32,10 @@ async def invoke(call: ToolCall, turn: ToolContext) -> ToolOutput:
             return _update_plan(call, turn)
         case "request_user_input":
             return await _request_user_input(call, turn)
-        case _:
+        case "get_goal" | "create_goal" | "update_goal":
             return _use_goal(call, turn)
+        case name:
+            raise ToolFailure(f"{name} is not served")
 
 
 def _update_plan(call: ToolCall, turn: ToolContext) -> ToolOutput:
