@@ -48,6 +48,34 @@ from tests.server.apis.v2.recorded import THREAD, TURN, Recording
 from tests.server.apis.v2.test_thread_order import EVENTS
 from tests.support.source_modules import ROOT, modules, nodes
 
+# --- what CONTRIBUTING.md says
+ROOMS: Final = ("app_server", "protocol", "tests", "docs", "editors")
+GUIDE: Final = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+OF_THE_CHANGES: Final = GUIDE[GUIDE.index("## What to write") : GUIDE.index("## Style")]
+
+
+def words_in(pattern: str) -> set[str]:
+    return {word for span in re.findall(r"`([^`\n]+)`", OF_THE_CHANGES) for word in re.findall(pattern, span)}
+
+
+def test_what_the_guide_to_changes_names_exists() -> None:
+    """Files are named from a folder on; classes, tables and functions by their names."""
+    files = [path.relative_to(ROOT).as_posix() for room in ROOMS for path in (ROOT / room).rglob("*.*")]
+    paths = words_in(r"[\w./-]+\.(?:py|json|md)\b")
+    assert {path for path in paths if not any(f"/{name}".endswith(f"/{path}") for name in files)} == set()
+    sources = "\n".join(path.read_text("utf-8") for path in map(ROOT.joinpath, files) if path.suffix == ".py")
+    known = {*re.findall(r"\w+", sources)}
+    assert words_in(r"\b(?:[A-Z]+[a-z]\w*[A-Z]\w*|[A-Z]+_[A-Z_]+|_[a-z]\w+)\b") - known == set()
+
+
+def test_the_table_of_changes_holds_what_it_promises() -> None:
+    rows = re.findall(r"^\| a?n? ?.+ \| (\d+) \| [^|]+ \| (\d+) \|$", GUIDE, re.MULTILINE)
+    opened, hops = ([int(row[column]) for row in rows] for column in (0, 1))
+    assert len(rows) == 15
+    assert f"{sum(opened) / 15:.1f}" in GUIDE[GUIDE.index("On average") :].splitlines()[0]
+    assert sum(opened) <= 5 * 15
+    assert sum(each <= 3 for each in hops) >= 12
+
 
 def with_word(word: str, package: str) -> list[str]:
     """Return the modules of a package whose source has a word."""
