@@ -155,6 +155,9 @@ _REFUSES: Final = (
 )
 
 
+_SCHEMA_REFUSED: Final = r"(?i)invalid (?:json )?schema|schema is (?:invalid|not valid)|schema missing"
+
+
 def _field(text: str, param: str, request: bytes, quirks: Quirks) -> Mapping[str, Json] | None:
     """Return the lesson of a refused field of the request, which is omitted, or of a refused schema, which is written
     in its plain form.
@@ -166,8 +169,11 @@ def _field(text: str, param: str, request: bytes, quirks: Quirks) -> Mapping[str
                 return {"omit": (*quirks.omit, name)}
     if quirks.schema == "gemini" or not re.search(r"(?i)schema|parameters|tools\[", text):
         return None
+    if re.search(r"response_format|text\.format", text):  # the schema of the answer is the client's own
+        return None
     keywords = (*DROPPED, "$ref", "anyOf", "oneOf", "const")
-    if quirks.schema == "full" and any(re.search(rf"{re.escape(name)}\b", text) for name in keywords):
+    is_named = any(re.search(rf"{re.escape(name)}\b", text) for name in keywords)
+    if quirks.schema == "full" and (is_named or re.search(_SCHEMA_REFUSED, text)):
         return {"schema": "plain"}
     return {"schema": "gemini"} if "additionalProperties" in text else None
 

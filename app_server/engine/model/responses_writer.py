@@ -174,13 +174,12 @@ def tool_json(tool: ToolSpec, quirks: Quirks) -> dict[str, Json]:
     match tool:
         case FunctionTool():
             strict = {} if "strict" in quirks.omit else {"strict": tool.strict}
-            schema = tool.parameters if quirks.schema != "gemini" else in_form(tool.parameters, "gemini")
             return {
                 "type": "function",
                 "name": tool.name,
                 "description": tool.description,
                 **strict,
-                "parameters": schema,
+                "parameters": in_form(tool.parameters, quirks.schema),
             }
         case FreeformTool():
             return {

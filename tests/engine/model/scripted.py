@@ -16,6 +16,7 @@ from app_server.engine.model.endpoints import CredentialSource
 from app_server.engine.model.model_client import ModelClient, Pacing, RequestGate
 from app_server.engine.model.prompt import ModelEvent, Prompt, RequestSettings
 from app_server.engine.model.quirks import Lessons
+from app_server.engine.support.worker_threads import PIECE_BYTES
 from app_server_protocol.encoding import Json
 from app_server_protocol.responses import InputText, MessageItem
 
@@ -60,7 +61,9 @@ def message_done(text: str) -> bytes:
 
 @dataclass
 class ScriptedAnswer:
-    """Scripted response. `parts` are chunks; a failure among them is raised in its place, an event is waited for."""
+    """Scripted response. `parts` are chunks, cut as the transport cuts them; a failure among them is raised in
+    its place, an event is waited for.
+    """
 
     parts: Sequence[bytes | HttpFailure | anyio.Event] = ()
     status: int = 200
@@ -70,7 +73,8 @@ class ScriptedAnswer:
         for part in self.parts:
             match part:
                 case bytes():
-                    yield part
+                    for at in range(0, max(len(part), 1), PIECE_BYTES):
+                        yield part[at : at + PIECE_BYTES]
                 case HttpFailure():
                     raise part
                 case _:

@@ -99,7 +99,7 @@ def test_a_plain_request() -> None:
                 "name": "shell",
                 "description": "Runs.",
                 "strict": False,
-                "parameters": {"type": "object"},
+                "parameters": {"type": "object", "properties": {}},
             }
         ],
         "tool_choice": "auto",

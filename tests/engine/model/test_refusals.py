@@ -77,6 +77,27 @@ def test_a_refusal_of_blank_text_teaches_that_a_message_with_calls_has_none(mess
 @pytest.mark.parametrize(
     "message",
     [
+        "Invalid schema for function 'list_rows': In context=('properties', 'rows'), array schema missing items.",
+        "Invalid schema for function 'f': schema must have type 'object' and not have 'oneOf'/'anyOf' at the top level",
+        "tools.4.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
+    ],
+)
+def test_a_refused_schema_of_a_tool_is_written_in_its_plain_form(message: str) -> None:
+    lesson = lesson_of(400, error(message), REQUEST, Quirks(schema="full"))
+    assert lesson is not None
+    assert lesson.quirks == {"schema": "plain"}
+    assert lesson_of(400, error(message), REQUEST, Quirks()) is None
+
+
+def test_the_schema_of_an_answer_teaches_nothing_about_tools() -> None:
+    message = "Invalid schema for response_format 'answer': 'additionalProperties' is required to be false"
+    assert lesson_of(400, error(message), REQUEST, Quirks(schema="full")) is None
+    assert lesson_of(400, error(message), REQUEST, Quirks()) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
         "invalid_encrypted_content",
         "Function call is missing a thought_signature in functionCall parts",
         "Invalid `signature` in `thinking` block",
