@@ -19,6 +19,12 @@ from app_server_protocol.method_table import AnyServerNotification, ServerNotifi
 from app_server_protocol.outgoing import Struct
 from app_server_protocol.parse import read
 from app_server_protocol.v2 import items, server, settings, table, thread, turn
+from app_server_protocol.v2.hook_runs import (
+    HookCompletedNotification,
+    HookOutputEntryKind,
+    HookRunStatus,
+    HookRunSummary,
+)
 from app_server_protocol.v2.turn import (
     TurnCompletedNotification,
     TurnDiffUpdatedNotification,
@@ -112,8 +118,23 @@ def warning_text(event: ServerEvent) -> str | None:
             name=name, status=thread.McpServerStartupState.FAILED, error=why
         ):
             return f"the MCP server {name} did not start: {why or 'the reason is not known'}"
+        case HookCompletedNotification(run=run):
+            return hook_warning(run)
         case _:
             return plain_warning(event)
+
+
+def hook_warning(run: HookRunSummary) -> str | None:
+    """Return what a hook forbade, or why it failed, as text for a person; None if it did neither, and for a message to
+    the model that it kept back, about which there is a warning.
+    """
+    forbade = run.status is HookRunStatus.BLOCKED and run.event_name != "userPromptSubmit"
+    if not forbade and run.status is not HookRunStatus.FAILED:
+        return None
+    kinds = (HookOutputEntryKind.FEEDBACK, HookOutputEntryKind.ERROR)
+    texts = "; ".join(entry.text for entry in run.entries if entry.kind in kinds)
+    event = f"{run.event_name[:1].upper()}{run.event_name[1:]}"
+    return f"the {event} hook of {run.source_path}" + (f": {texts}" if texts else " was ended")
 
 
 def parse_event(method: str, params: Json) -> ServerEvent:

@@ -14,13 +14,14 @@ from typing import TextIO, TypeAlias
 
 from app_server.cli.exec.exec_events import EventReport
 from app_server.client.command_line import STEP_MARKS, EarlyWarnings, printable
-from app_server.client.events import RawNotification, ServerEvent, method_of
+from app_server.client.events import RawNotification, ServerEvent, hook_warning, method_of
 from app_server.client.prices import ModelPrice
 from app_server.client.turn_handle import TurnResult
 from app_server_protocol.encoding import Json
 from app_server_protocol.outgoing import Struct
 from app_server_protocol.policy import kebab
 from app_server_protocol.v2 import items as wire
+from app_server_protocol.v2.hook_runs import HookCompletedNotification
 from app_server_protocol.v2.items import (
     AgentMessageDeltaNotification,
     ItemCompletedNotification,
@@ -114,6 +115,8 @@ class TextReport:
                     self._line(f"  {STEP_MARKS[step.status]} {step.step}")
             case ErrorNotification(error=error, will_retry=True):
                 self.retrying(error.message)
+            case HookCompletedNotification(run=run) if (text := hook_warning(run)) is not None:
+                self._line(f"warning: {text}")
             case _:
                 pass
 

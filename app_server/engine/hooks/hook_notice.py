@@ -47,7 +47,7 @@ def _waiting(waiting: Sequence[HookHandler]) -> str:
                 if not modified
                 else f"{new} new",
             ),
-            (modified, "changed since you agreed" if not new else f"{modified} changed since you agreed"),
+            (modified, _changed(waiting) if not new else f"{modified} {_changed(waiting)}"),
         )
         if count
     ]
@@ -57,6 +57,12 @@ def _waiting(waiting: Sequence[HookHandler]) -> str:
         "See what they run and decide with `/hooks`, in `app-server chat` or an editor over ACP; other clients do it "
         "with `hooks/list`."
     )
+
+
+def _changed(waiting: Sequence[HookHandler]) -> str:
+    """Return that hooks changed, with the files that did; without files, their definitions changed."""
+    files = list(dict.fromkeys(path for handler in waiting for path in handler.changed_files))
+    return "changed since you agreed" + (f": {_some(files, ', ')}" if files else "")
 
 
 def hook_lines(hooks: Sequence[HookHandler]) -> str:

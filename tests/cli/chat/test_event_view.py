@@ -53,6 +53,35 @@ def command(**more: Json) -> ServerEvent:
     return completed(**{**item, **more})
 
 
+@pytest.mark.parametrize(
+    ("event", "status", "entries", "told"),
+    [
+        ("preToolUse", "blocked", [("feedback", "no pushes")], "the PreToolUse hook of /h.json: no pushes"),
+        ("stop", "failed", [("error", "ended with 1")], "the Stop hook of /h.json: ended with 1"),
+        ("stop", "failed", [], "the Stop hook of /h.json was ended"),
+        ("userPromptSubmit", "blocked", [("feedback", "told by a warning")], ""),
+        ("postToolUse", "completed", [("context", "for the model")], ""),
+    ],
+)
+def test_what_a_hook_forbade_or_why_it_failed_is_shown(
+    event: str, status: str, entries: list[tuple[str, str]], told: str
+) -> None:
+    run = {
+        "id": "r",
+        "eventName": event,
+        "handlerType": "command",
+        "executionMode": "sync",
+        "scope": "turn",
+        "sourcePath": "/h.json",
+        "displayOrder": 0,
+        "status": status,
+        "startedAt": 1,
+        "entries": [{"kind": kind, "text": text} for kind, text in entries],
+    }
+    text = shown(parse_event("hook/completed", {"threadId": "t", "turnId": "u", "run": run}), terminal=False)
+    assert text.strip() == (f"warning: {told}" if told else "")
+
+
 def delta(text: str) -> ServerEvent:
     return parse_event(
         "item/agentMessage/delta", {"threadId": "t", "turnId": "u", "itemId": "i", "delta": text}

@@ -97,7 +97,7 @@ async def test_a_script_that_the_model_rewrote_does_not_run(
         assert [each["run"]["status"] for each in notified(w, "hook/completed")] == ["completed", "failed"]
         assert len(w.model.requests) == 2
         assert not (w.workspace / "stolen.txt").exists()
-        assert "changed since you agreed" in about_hooks(w)[0]
+        assert f"changed since you agreed: {w.workspace}/guard.sh" in about_hooks(w)[0]
 
 
 @pytest.mark.parametrize("policy", ["never", "on-request"])

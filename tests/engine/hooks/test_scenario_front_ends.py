@@ -172,6 +172,19 @@ async def test_hooks_that_do_not_run_are_said_over_each_api(
         assert everything(w).count("1 hook does not run (you have not agreed to it yet)") == 1
 
 
+@pytest.mark.parametrize(
+    ("guard", "told"),
+    [("echo 'not here' >&2; exit 2", "not here"), ("exit 1", "the hook ended with exit code 1")],
+)
+async def test_exec_says_why_a_command_did_not_run(
+    tmp_path: Path, hooks: HomeHooks, guard: str, told: str
+) -> None:
+    hooks.add("PreToolUse", guard)
+    (tmp_path / "workspace").mkdir(exist_ok=True)
+    done = await run(tmp_path, "go", replies=(reply(MAKE), reply(says("ok"))), tables=hooks.tables())
+    assert f"warning: the PreToolUse hook of {hooks.home}/hooks.json: {told}" in done.stderr
+
+
 async def test_exec_says_that_hooks_do_not_run(tmp_path: Path, hooks: HomeHooks) -> None:
     hooks.add("PreToolUse", "exit 2")
     hooks.tables()
