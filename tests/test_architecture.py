@@ -1137,6 +1137,49 @@ def test_the_engine_does_not_look_at_the_process() -> None:
     assert found == []
 
 
+CONTEXTS = {"ConnectionContext", "ConversationContext"}
+"""Classes of the contexts that handlers take (`server/apis/contexts.py`)."""
+
+
+def handlers(module: str) -> Iterator[tuple[str, str]]:
+    """Yield the names of the handlers of a module's routes, with the class of the context that each one takes; without
+    handlers of other modules.
+    """
+    functions = {
+        node.name: node for node in nodes(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    for node in nodes(module):
+        match node:
+            case ast.Call(func=ast.Name(id="route" | "route_in"), args=[_, ast.Name(id=name), *_]):
+                if name in functions:
+                    annotation = functions[name].args.args[0].annotation
+                    yield name, ast.unparse(annotation) if annotation is not None else ""
+
+
+def test_handlers_take_one_of_two_contexts() -> None:
+    taken = {
+        (f"{module}.{name}", context)
+        for module in modules()
+        if inside(module, "app_server.server.apis") and ".handlers." in module
+        for name, context in handlers(module)
+    }
+    assert len(taken) > 100
+    assert {pair for pair in taken if pair[1] not in CONTEXTS} == set()
+
+
+def test_who_begins_a_turn_says_over_which_api_it_is_asked() -> None:
+    """The engine begins turns for a `TurnCaller` only. If one is made elsewhere, questions of the turn may be asked
+    over another API than the one that began it.
+    """
+    makers = {
+        module
+        for module in modules()
+        for node in nodes(module)
+        if isinstance(node, ast.Call) and "TurnCaller" in ast.unparse(node.func)
+    }
+    assert makers == {"app_server.server.apis.contexts"}
+
+
 ENGINE = "app_server.engine.engine, app_server.server.model_clients, app_server.server.engine_adapters"
 """Modules that the composition root loads with the first conversation."""
 

@@ -38,6 +38,14 @@ class ClientContext(Redacted, frozen=True, eq=False, kw_only=True):
     """Variable with an API key that takes precedence over a stored login; None if there is none."""
 
 
+class TurnCaller(Struct, frozen=True):
+    """The client that begins a turn. In a server only `ConversationContext.turn_caller` makes it, which also settles
+    over which API the client is asked the questions of the turn.
+    """
+
+    client: ClientContext
+
+
 class ActiveClient:
     """The client that a session works for: the one that opened it, then the one that began its last turn. A client
     without an environment works in that of the client before, or at first in that of the server.

@@ -46,11 +46,11 @@ from app_server.engine.workspace.git.find_git import find_git
 from app_server.engine.workspace.git.run_git import Git
 from app_server.server import engine_adapters, model_clients
 from app_server.server.apis.acp import acp_routes
-from app_server.server.apis.api_services import Handshake, ServerServices, Shared
+from app_server.server.apis.contexts import ConnectionContext, Handshake, MadeOnFirstUse
 from app_server.server.apis.plain_initialize import answer_initialize
 from app_server.server.apis.router import FindRoute, MethodRouter
 from app_server.server.apis.v1 import ignored, v1_routes
-from app_server.server.apis.v2 import v2_routes, v2_services
+from app_server.server.apis.v2 import thread_notifier, v2_routes
 from app_server.server.client_connection import ServedClient
 from app_server.server.conversations import idle
 from app_server.server.conversations.manager import ConversationManager
@@ -79,17 +79,17 @@ GRACE_SECONDS = 1.5
 class ServedConnection(Struct, frozen=True):
     """A connection that is served."""
 
-    shared: ServerServices
+    context: ConnectionContext
     connection: Connection
 
     @property
     def client(self) -> Client:
-        return self.shared.client
+        return self.context.client
 
     @property
     def at_rest(self) -> bool:
         """Whether no request is in work, and all output was written."""
-        busy = self.connection.in_work or self.shared.accounts.logging_in
+        busy = self.connection.in_work or self.context.accounts.logging_in
         return not busy and self.client.outgoing.unread == 0
 
 
@@ -141,7 +141,7 @@ class Server:
         environment, machine = settings.environment, settings.machine
         self._settings, self._runner, self._background, self._memory = settings, runner, background, memory
         process = machine.process_environment(settings.threads or settings.home, environment)
-        self._auth, self._shared = auth_manager(settings), Shared()
+        self._auth, self._shared = auth_manager(settings), MadeOnFirstUse()
         self._git = Git(settings.home, find_git(settings.environment, settings.cwd))
 
         def mcp_logins() -> McpLogins:
@@ -261,23 +261,23 @@ class Server:
         joined: Callable[[ServedConnection], None] | None,
     ) -> None:
         async with anyio.create_task_group() as background:
-            services = self._services(outgoing, place, background)
-            self.conversations.clients.add(services.client)
+            context = self._context(outgoing, place, background)
+            self.conversations.clients.add(context.client)
             try:
-                router = _router(services, place)
+                router = _router(context, place)
                 most = self._settings.limits.requests_of(shared=place.shared)
                 connection = Connection(transport.lines(), outgoing, router, most, self._lanes)
                 if joined is not None:
-                    joined(ServedConnection(services, connection))
+                    joined(ServedConnection(context, connection))
                 await connection.serve()
             finally:
-                self.conversations.leave(services.client)
+                self.conversations.leave(context.client)
                 background.cancel_scope.cancel()
 
-    def _services(
+    def _context(
         self, outgoing: OutboundQueue, place: ClientSettings, background: TaskGroup
-    ) -> ServerServices:
-        """Make the services of the handlers of one connection."""
+    ) -> ConnectionContext:
+        """Make the context of the handlers of one connection."""
         machine = self._settings.machine
         profile, user_agent = ClientProfile(), own_user_agent(place.environment)
         config = UserSettings(
@@ -294,7 +294,7 @@ class Server:
             key_variables=key_variables(place),
             first_key_variable=CODEX_API_KEY if place.takes_codex_key else None,
         )
-        return ServerServices(
+        return ConnectionContext(
             config=config,
             conversations=self.conversations,
             client=Client(outgoing, profile, caller, place.receives_all_threads, place.has_cwd),
@@ -316,6 +316,7 @@ class Server:
             engine=self.engine,
             stored=self._stored,
             shared=self._shared,
+            own=MadeOnFirstUse(),
             background=background,
             machine=machine,
         )
@@ -349,23 +350,23 @@ def key_variables(place: ClientSettings) -> tuple[str, ...]:
     return (CODEX_API_KEY, OPENAI_API_KEY) if place.acp else (OPENAI_API_KEY,)
 
 
-def _router(services: ServerServices, place: ClientSettings) -> Router:
+def _router(context: ConnectionContext, place: ClientSettings) -> Router:
     if place.acp:
-        return acp_routes.open_router(services)
+        return acp_routes.open_router(context)
 
     def conversations() -> FindRoute:
-        return v1_routes.find_route(services)
+        return v1_routes.find_route(context)
 
     def threads() -> FindRoute:
-        return v2_routes.find_route(services)
+        return v2_routes.find_route(context)
 
-    client = services.handshake.client
+    client = context.handshake.client
 
     def tell_ignored(notice: str, conversation: str | None, over_threads: bool) -> None:
-        if over_threads or not ignored.warn_in_conversation(services, notice, conversation):
-            v2_services.tell_ignored(services, notice)
+        if over_threads or not ignored.warn_in_conversation(context, notice, conversation):
+            thread_notifier.tell_ignored(context, notice)
 
-    initialize = partial(answer_initialize, services)
+    initialize = partial(answer_initialize, context)
     return MethodRouter(
-        conversations, threads, IN_BOTH_APIS, client, services.require_running, tell_ignored, initialize
+        conversations, threads, IN_BOTH_APIS, client, context.require_running, tell_ignored, initialize
     )

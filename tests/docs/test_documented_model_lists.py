@@ -25,7 +25,7 @@ from app_server.engine.model.discovery import Discovery
 from app_server.engine.model.known_models import KnownModels
 from app_server.engine.model.model_facts import ModelFacts
 from app_server.engine.model.served_models import ModelsUnknown, ServedModels
-from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.v2.handlers import models
 from app_server_protocol.encoding import Json
 from app_server_protocol.v2.models import MODEL_LIST
@@ -105,7 +105,7 @@ async def listed(provider: Documented, home: Path) -> Json:
             engine=SimpleNamespace(models=served),
             client=SimpleNamespace(caller=some_caller()),
         )
-        answer = await models.model_list(cast("ServerServices", services), MODEL_LIST.parse({}))
+        answer = await models.model_list(cast("ConnectionContext", services), MODEL_LIST.parse({}))
         return answer.to_value()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from app_server.engine.client_context import ClientContext
+from app_server.engine.client_context import TurnCaller
 from app_server.engine.config.client_limits import check_permissions, require_working_directory
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.mcp_server_settings import McpServerConfig
@@ -22,7 +22,7 @@ from app_server.engine.context.history import collect_user_messages
 from app_server.engine.session import rewind
 from app_server.engine.session.additional_context import AdditionalContext, ContextEntry
 from app_server.engine.session.session import Session
-from app_server.engine.session.session_commands import ALL_WISHES, ApiBehaviour, Command
+from app_server.engine.session.session_commands import ALL_WISHES, ApiBehaviour, BeginsNoTask, ClientTask
 from app_server.engine.session.session_services import SessionServices
 from app_server.engine.session.turn_control import OperationIds, SessionGoal, TurnControl
 from app_server.engine.session.user_input import check_schema, user_words
@@ -152,9 +152,14 @@ class SessionHandle:
         """The interface of the turns: begin one, join one, end one."""
         return self._session.turns
 
-    def do(self, command: Command, caller: ClientContext | None = None) -> OperationIds:
-        """Queue a command of this client. Raises CoreError once the conversation has ended."""
-        pending = self._session.queue.submit(command, caller)
+    def begin(self, command: ClientTask, caller: TurnCaller) -> OperationIds:
+        """Queue a command with which a client begins a task. Raises CoreError once the conversation has ended."""
+        pending = self._session.queue.submit(command, caller.client)
+        return OperationIds(pending.id, pending.turn_id)
+
+    def do(self, command: BeginsNoTask) -> OperationIds:
+        """Queue a command that begins no task. Raises CoreError once the conversation has ended."""
+        pending = self._session.queue.submit(command)
         return OperationIds(pending.id, pending.turn_id)
 
     # --- current activity

@@ -180,25 +180,25 @@ class Close(Struct, frozen=True):
 
 Lookup = AddToHistory | LookUpHistory | ListTools | ListPrompts
 
-Command = (
-    StartTurn
-    | ContinueGoal
-    | Interrupt
+ClientTask = Compact | Undo | Review | RunShell
+"""Commands other than input with which a client begins a task."""
+
+BeginsTask = StartTurn | ContinueGoal | ClientTask
+"""Commands that begin a task."""
+
+BeginsNoTask = (
+    Interrupt
     | ChangeSettings
     | AddItems
-    | Compact
-    | Undo
-    | Review
-    | RunShell
     | ResolveApproval
     | ResolveUserInput
     | AnswerElicitation
     | Lookup
     | Close
 )
+"""Commands that are carried out at once, also while a task runs."""
 
-BeginsTask = StartTurn | ContinueGoal | Compact | Undo | Review | RunShell
-"""Commands that begin a task."""
+Command = BeginsTask | BeginsNoTask
 
 BEGINS_TURN = StartTurn | Compact | Review | RunShell
 """Commands with which a client begins a turn and receives its id."""

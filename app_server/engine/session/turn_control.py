@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from app_server.engine.client_context import ClientContext
+from app_server.engine.client_context import ClientContext, TurnCaller
 from app_server.engine.context.history import message_text
 from app_server.engine.session import session_commands
 from app_server.engine.session.goal_turns import GOAL_OPERATION
@@ -52,7 +52,7 @@ class TurnControl:
         """Whether a turn was requested and has not begun."""
         return bool(self._turns_to_come())
 
-    def start(self, command: session_commands.StartTurn, caller: ClientContext | None = None) -> OperationIds:
+    def start(self, command: session_commands.StartTurn, caller: TurnCaller) -> OperationIds:
         """Begin a turn for this client, or join the last turn that accepts input, so that no input overtakes another.
 
         Raises TurnNotSteerable if the client wants the id of its input's turn and the current turn accepts no input.
@@ -60,14 +60,14 @@ class TurnControl:
         turn_input, named = command.turn_input, command.wishes.names_turn
         joinable, id = self._joinable(named=named), self._queue.new_id()
         if not joinable or (turn_input is None and named):
-            turn_id = self._queue.submit(command, caller, id=id).turn_id
+            turn_id = self._queue.submit(command, caller.client, id=id).turn_id
         else:
             turn = joinable[-1]
             turn_id = turn.turn_id
             self._queue.submit(session_commands.ChangeSettings(command.change), id=id)
             if turn_input is not None:
                 late = replace(command, change=UNCHANGED)
-                turn.join(turn_input, None if named else self._queue.accept(late, caller, id=id))
+                turn.join(turn_input, None if named else self._queue.accept(late, caller.client, id=id))
         self._report(turn_input)
         return OperationIds(id, turn_id)
 
@@ -167,11 +167,13 @@ class SessionGoal:
         self._watched = watched
         self.request_turn()
 
-    def set(self, change: GoalChange) -> Goal:
-        """Change the goal; if the conversation is idle, a turn begins for it. Raises GoalRefused and NoGoal."""
+    def set(self, change: GoalChange, caller: TurnCaller) -> Goal:
+        """Change the goal for a client; if the conversation is idle, a turn begins for it. Raises GoalRefused and
+        NoGoal.
+        """
         goal = self._goals.set(change, int(self._services.sources.wall_clock()))
         self._services.outbox.emit("", GoalUpdated(goal))
-        self.request_turn()
+        self.request_turn(caller.client)
         return goal
 
     def clear(self) -> bool:
@@ -181,10 +183,12 @@ class SessionGoal:
             self._services.outbox.emit("", GoalCleared())
         return cleared
 
-    def request_turn(self) -> None:
-        """Request a turn for the goal if the conversation is idle; it begins after all operations submitted before."""
+    def request_turn(self, caller: ClientContext | None = None) -> None:
+        """Request a turn for the goal if the conversation is idle; it begins after all operations submitted before.
+        `caller` is the client that begins it; None if the session itself does.
+        """
         if self._goals.goal is None or not (self._watched and self._goals.wants_turn):
             return
         if self._tasks.active is None and not self._queue.closed:
             self._turns += 1
-            self._queue.submit(session_commands.ContinueGoal(), id=f"{GOAL_OPERATION}{self._turns}")
+            self._queue.submit(session_commands.ContinueGoal(), caller, id=f"{GOAL_OPERATION}{self._turns}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from app_server.engine.support.client_info import initialize_result
-from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.contexts import ConnectionContext
 from app_server_protocol.encoding import Json
 
 
@@ -36,13 +36,13 @@ def plain_initialize(params: Json) -> PlainInitialize | None:
     return None
 
 
-def answer_initialize(services: ServerServices, params: Json) -> bytes | None:
+def answer_initialize(context: ConnectionContext, params: Json) -> bytes | None:
     """Accept an `initialize` in its usual form, and return its result; None if it has another form. Raises RpcError if
     the client has initialized before.
     """
     plain = plain_initialize(params)
     if plain is None:
         return None
-    services.handshake.accept(plain.name, plain.version, plain.capabilities)
-    agent = services.handshake.user_agent.text()
-    return initialize_result(agent, services.config.home, capabilities=plain.capabilities is not None)
+    context.handshake.accept(plain.name, plain.version, plain.capabilities)
+    agent = context.handshake.user_agent.text()
+    return initialize_result(agent, context.config.home, capabilities=plain.capabilities is not None)

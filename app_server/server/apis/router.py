@@ -1,9 +1,9 @@
 """Routes, and the dispatch of requests to their handlers by method, for all APIs of a connection.
 
-A route is a row of a method table, its handler, and the handler's context; mypy checks that the parameters and the
-result of the handler are those of the row. The router owns the rules for every method: `initialize` comes first,
-experimental methods need an opt-in, parameters are parsed and their errors worded, and requests of one conversation are
-kept in order.
+A route is a row of a method table, its handler, and the handler's context (`contexts`); mypy checks that the parameters
+and the result of the handler are those of the row. The router owns the rules for every method: `initialize` comes
+first, experimental methods need an opt-in, parameters are parsed and their errors worded, and requests of one
+conversation are kept in order.
 """
 
 from __future__ import annotations
@@ -54,8 +54,12 @@ class Route(Struct, frozen=True):
     """Create it with `route`, whose signature relates the types."""
 
     row: AnyClientRequest
-    handle: Callable[[Json], Awaitable[Json] | AsyncIterator[Json]]
-    """Handler of the request; takes parameters as `row.parse` returns them."""
+    handle: Callable[..., Awaitable[Json] | AsyncIterator[Json]]
+    """Handler of the request; takes parameters as `row.parse` returns them, and before them the context that `find`
+    returns.
+    """
+    find: Callable[[Json], object] | None = None
+    """Function that finds the context by the parameters; None if the handler has its context already."""
     checks: tuple[Callable[[Json], None], ...] = ()
     """Checks of the parameters before the handler; each raises RpcError for a request that is refused."""
 
@@ -72,7 +76,7 @@ class Route(Struct, frozen=True):
 
     def checked(self, check: Callable[[Json], None]) -> Route:
         """Return the route with a check more, which comes before the others."""
-        return Route(self.row, self.handle, (check, *self.checks))
+        return Route(self.row, self.handle, self.find, (check, *self.checks))
 
 
 @overload
@@ -85,6 +89,23 @@ def route(row: ClientRequest[P, R], handler: Handler[C, P, R], context: C) -> Ro
 
 def route(row: ClientRequest[P, R], handler: Handler[C, P, R | None], context: C) -> Route:
     return Route(row, partial(handler, context))
+
+
+@overload
+def route_in(
+    row: ClientRequest[P, NoResult], handler: Handler[C, P, None], find: Callable[[P], C]
+) -> Route: ...
+
+
+@overload
+def route_in(row: ClientRequest[P, R], handler: Handler[C, P, R], find: Callable[[P], C]) -> Route: ...
+
+
+def route_in(row: ClientRequest[P, R], handler: Handler[C, P, R | None], find: Callable[[P], C]) -> Route:
+    """Return the route of a method about the conversation that its parameters name. `find` returns the context of that
+    conversation.
+    """
+    return Route(row, handler, find)
 
 
 def constant(row: ClientRequest[P, R], result: R) -> Route:
@@ -100,7 +121,7 @@ def begin(route: Route, params: Json) -> tuple[Awaitable[Json], AsyncGenerator[J
     """Check the parameters of a request, and return its result to await, and the effects that follow the response."""
     for check in route.checks:
         check(params)
-    answering = route.handle(params)
+    answering = route.handle(params) if route.find is None else route.handle(route.find(params), params)
     if isinstance(answering, AsyncIterator):
         assert isinstance(answering, AsyncGenerator)  # such handlers are generator functions
         return anext(answering), answering

@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
-from app_server.engine.session.session_commands import AnswerElicitation, Command, ResolveApproval
+from app_server.engine.session.session_commands import AnswerElicitation, BeginsNoTask, ResolveApproval
 from app_server.server.conversations.item_text import TextGrown
 from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.encoding import Json, JsonSerializable
@@ -80,7 +80,7 @@ class OutboundRequest(Struct, frozen=True):
 
     method: str
     params: bytes
-    to_command: Callable[[Json], Command]
+    to_command: Callable[[Json], BeginsNoTask]
     """Function that makes the command from the client's result, which is None if the client answered with an error."""
     is_answer: Callable[[Json], bool]
     """Function that returns whether a result is an answer: it says yes or no."""
@@ -167,7 +167,7 @@ class ConversationApi(Struct, frozen=True):
 def asked(
     row: AnyServerRequest,
     params: JsonSerializable,
-    to_command: Callable[[Json], Command],
+    to_command: Callable[[Json], BeginsNoTask],
     is_answer: Callable[[Json], bool],
     kind: QuestionKind = QuestionKind.APPROVAL,
     *,

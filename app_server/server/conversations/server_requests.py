@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from app_server.engine.session.session_commands import (
     AnswerElicitation,
-    Command,
+    BeginsNoTask,
     ResolveApproval,
     ResolveUserInput,
 )
@@ -278,7 +278,7 @@ class ServerRequests:
             answered, elsewhere = client is by, by is not None and client is not by
             client.send(copy.adapter.question_closed(copy.waiter.id, answered=answered, elsewhere=elsewhere))
 
-    def _do(self, command: Command) -> None:
+    def _do(self, command: BeginsNoTask) -> None:
         try:
             self._session.do(command)
         except CoreError:
@@ -302,7 +302,7 @@ def _send(client: Client, copy: Delivery) -> None:
     client.outgoing.send_request(copy.waiter, copy.question.method, copy.question.params)
 
 
-def _refusal(asking: Question) -> Command:
+def _refusal(asking: Question) -> BeginsNoTask:
     """Return the command that answers a question with no, for any API, whether or not a client was asked."""
     match asking:
         case CommandApprovalQuestion(call_id=id):

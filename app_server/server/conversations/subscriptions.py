@@ -182,7 +182,7 @@ class Subscriptions:
         """Called when the subscribers may have changed, with whether there are any."""
         self.followed = anyio.Event()
         """Set while events are taken: a client is subscribed, or an API follows without subscribers."""
-        self._preferred: dict[Client, ApiId] = {}
+        self.preferred: dict[Client, ApiId] = {}
         """The API whose request began the client's last turn, by client."""
 
     # --- subscribers
@@ -255,7 +255,7 @@ class Subscriptions:
 
     def leave(self, client: Client) -> None:
         """Remove a client that has left. The conversation goes on without it."""
-        self._preferred.pop(client, None)
+        self.preferred.pop(client, None)
         for each in list(self._apis.values()):
             self.leave_api(client, each.api)
 
@@ -313,15 +313,11 @@ class Subscriptions:
             channel.adapter.on_session_replaced(continues=continues)
 
     # --- clients to ask
-    def prefer(self, client: Client, api: ConversationApi) -> None:
-        """Ask the client the questions of later turns over this API, if it is subscribed there."""
-        self._preferred[client] = api.id
-
     def reachable(self, *, joining: bool = False) -> dict[Client, list[ApiAdapter]]:
         """Return the clients that can be asked, with their adapters: that of the preferred API first, then the newest
         first. `joining` includes clients that are not asked yet, because they have not received their snapshot.
         """
-        return _reachable(self._apis, self._preferred, joining=joining)
+        return _reachable(self._apis, self.preferred, joining=joining)
 
     def adapters(self) -> list[ApiAdapter]:
         return [channel.adapter for channel in self._apis.values()]

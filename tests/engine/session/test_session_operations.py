@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.engine.client_context import TurnCaller
 from app_server.engine.context.environment_context import user_text
 from app_server.engine.session.operation_queue import OperationQueue, PendingOperation
 from app_server.engine.session.operations import perform
@@ -40,6 +41,7 @@ from app_server_protocol.policy import (
     ReasoningEffort,
     ReasoningSummary,
 )
+from tests.support.callers import some_caller
 
 SETTINGS = ThreadSettings(
     cwd="/w",
@@ -157,7 +159,8 @@ class Scene:
     def start(self, id: str, turn_input: TurnInput | None, wishes: ApiBehaviour = ALL_WISHES) -> str:
         """Begin a turn by an operation with this id, or join one; return the turn's id."""
         self.queue.new_id = iter((id,)).__next__
-        return self.turns.start(StartTurn(turn_input=turn_input, wishes=wishes)).turn
+        command = StartTurn(turn_input=turn_input, wishes=wishes)
+        return self.turns.start(command, TurnCaller(some_caller())).turn
 
     def runs(self, turn_id: str, *, takes_input: bool = True) -> SessionTask:
         self.tasks.active = running = active(turn_id, takes_input=takes_input)

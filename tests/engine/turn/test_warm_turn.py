@@ -81,8 +81,8 @@ async def session_turns(w: World) -> Callable[[], Awaitable[object]]:
 @pytest.mark.parametrize(
     ("turns", "acp", "modules", "functions"),
     [
-        (conversation_turns, False, 78, 390),
-        (thread_turns, False, 91, 455),
+        (conversation_turns, False, 78, 392),
+        (thread_turns, False, 92, 455),
         (session_turns, True, 88, 431),
     ],
     ids=["conversations", "threads", "sessions"],

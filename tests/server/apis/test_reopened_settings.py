@@ -10,7 +10,7 @@ import pytest
 from app_server.engine.config.config_values import Config, RequestOverrides
 from app_server.engine.config.settings_service import UserSettings
 from app_server.server.apis.acp.session_options import plan_session
-from app_server.server.apis.api_services import resolved_patch
+from app_server.server.apis.contexts import resolved_patch
 from app_server.server.apis.v2.thread_settings import with_last_settings
 from app_server.server.bootstrap.launch import ProcessOptions
 from app_server.server.bootstrap.overrides import cli_overrides

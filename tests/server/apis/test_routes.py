@@ -11,14 +11,14 @@ import pytest
 
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.client_info import ClientProfile
-from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.error_responses import initialize_of_another_protocol, of_another_protocol
 from app_server.server.apis.router import MethodRouter, Route, begin, route
 from app_server.server.apis.v1.handlers import misc
 from app_server.server.apis.v1.v1_routes import HANDLERS
+from app_server.server.apis.v2.thread_notifier import NotificationFilter
 from app_server.server.apis.v2.v2_routes import HANDLERS as THREADS
 from app_server.server.apis.v2.v2_routes import gated, needed_capability
-from app_server.server.apis.v2.v2_services import NotificationFilter
 from app_server.server.conversations.adapter import OutboundMessage
 from app_server.server.rpc.lanes import LaneName
 from app_server_protocol import acp, v1, v2
@@ -61,7 +61,7 @@ async def serve_and_go_on(context: list[str], params: Params) -> AsyncIterator[N
     context.append("after")
 
 
-async def say_nothing(context: ServerServices, params: NoParams) -> None:
+async def say_nothing(context: ConnectionContext, params: NoParams) -> None:
     """Serve a method whose result has no content."""
 
 
@@ -75,7 +75,7 @@ def router(*given: Route, client: ClientProfile | None = None) -> MethodRouter:
 
 
 def mapping_a_row_to_the_wrong_handler_is_an_error_of_types(
-    services: ServerServices, config: UserSettings
+    services: ConnectionContext, config: UserSettings
 ) -> list[Route]:
     """List routes that are type errors. The function is never called: mypy fails if one of them is no error any
     more.

@@ -1,6 +1,7 @@
 """Requests that read threads: stored threads, loaded threads, both at once, none."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import msgspec
@@ -13,9 +14,10 @@ from app_server.engine.storage.pagination import ThreadSummary
 from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.support.lazy import Lazy
+from app_server.server.apis.contexts import ConnectionContext, MadeOnFirstUse
 from app_server.server.apis.error_responses import to_rpc_error
 from app_server.server.apis.v2.handlers import thread_reads
-from app_server.server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
+from app_server.server.apis.v2.thread_reader import LoadedThreads, ThreadReader
 from app_server.server.apis.v2.turn_shapes import whole_turns
 from app_server.server.conversations.adapter import Activity, ConversationStatus
 from app_server_protocol.encoding import Json
@@ -76,28 +78,32 @@ class Live(Struct, frozen=True):
         return self.summaries.get(thread_id)
 
 
-def reader(home: Path, live: Live | None = None) -> ReadingContext:
+def reader(home: Path, live: Live | None = None) -> ConnectionContext:
+    """Return a context with the reader of a home."""
     source = UserSettings(home=home, cwd=home, cli=CliOverrides(), environment={})
     stored = StoredConversations(home, lambda: 0.0)
-    return ReadingContext(source, cast("LoadedThreads", live or Live()), Lazy(lambda: stored))
+    threads = ThreadReader(source, cast("LoadedThreads", live or Live()), Lazy(lambda: stored))
+    own = MadeOnFirstUse()
+    own.get(ThreadReader, lambda: threads)
+    return cast("ConnectionContext", SimpleNamespace(own=own))
 
 
-async def read(context: ReadingContext, **params: Json) -> Json:
+async def read(context: ConnectionContext, **params: Json) -> Json:
     response = await thread_reads.thread_read(context, THREAD_READ.parse(params))
     return response.to_value()["thread"]
 
 
-async def turns(context: ReadingContext, **params: Json) -> Json:
+async def turns(context: ConnectionContext, **params: Json) -> Json:
     response = await thread_reads.thread_turns_list(context, THREAD_TURNS_LIST.parse(params))
     return response.to_value()
 
 
-async def items(context: ReadingContext, **params: Json) -> Json:
+async def items(context: ConnectionContext, **params: Json) -> Json:
     response = await thread_reads.thread_items_list(context, THREAD_ITEMS_LIST.parse(params))
     return response.to_value()
 
 
-async def loaded(context: ReadingContext, **params: Json) -> Json:
+async def loaded(context: ConnectionContext, **params: Json) -> Json:
     response = await thread_reads.thread_loaded_list(context, THREAD_LOADED_LIST.parse(params))
     return response.to_value()
 
@@ -109,7 +115,7 @@ def ids(answer: Json) -> list[str]:
 async def test_a_stored_thread(tmp_path: Path) -> None:
     path = store(tmp_path, [*conversation("one"), *conversation("two")])
     context = reader(tmp_path)
-    await context.stored.set_name(STORED, "name of 1")
+    await StoredConversations(tmp_path, lambda: 0.0).set_name(STORED, "name of 1")
     thread = await read(context, threadId=STORED.upper())
     assert (thread["id"], thread["path"], thread["preview"]) == (STORED, str(path), "one")
     assert (thread["status"], thread["name"], thread["turns"]) == ({"type": "notLoaded"}, "name of 1", [])
@@ -170,7 +176,7 @@ async def test_a_running_turn_is_the_newest(tmp_path: Path) -> None:
     assert (thread["preview"], thread["model"]) == ("question", "chosen")
 
 
-async def refusal(context: ReadingContext, method: str, **params: Json) -> RpcError:
+async def refusal(context: ConnectionContext, method: str, **params: Json) -> RpcError:
     ask = {"read": read, "turns": turns, "items": items, "loaded": loaded}[method]
     with pytest.raises((RpcError, CoreError)) as error:
         await ask(context, **params)

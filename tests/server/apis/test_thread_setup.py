@@ -21,9 +21,8 @@ from app_server.engine.context.skills.skill import SkillSet
 from app_server.engine.model.model_facts import ModelFacts
 from app_server.engine.model.served_models import ServedModel, ServedModels
 from app_server.engine.support.lazy import Lazy
-from app_server.server.apis.api_services import ServerServices, Shared
+from app_server.server.apis.contexts import ConnectionContext, MadeOnFirstUse
 from app_server.server.apis.v2.handlers import account, configuration, models
-from app_server.server.apis.v2.v2_services import ThreadServices
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.parse import read
 from app_server_protocol.policy import ReasoningEffort
@@ -50,7 +49,7 @@ def source(home: Path, text: str = "", cli: CliOverrides | None = None) -> UserS
 
 
 async def config_read(config: UserSettings, **params: Json) -> Json:
-    return (await configuration.config_read(config, CONFIG_READ.parse(params))).to_value()
+    return (await configuration.config_read(services(config), CONFIG_READ.parse(params))).to_value()
 
 
 async def test_settings_have_values_and_origins(tmp_path: Path) -> None:
@@ -105,14 +104,14 @@ def test_settings_of_another_shape_are_left_out(settings: Json, shown: Json) -> 
     assert json.dumps(settings) == before
 
 
-async def listed(handler: Handler, row: Json, config: UserSettings | ServerServices, **params: Json) -> Json:
-    return (await handler(config, row.parse(params))).to_value()
+async def listed(handler: Handler, row: Json, context: ConnectionContext, **params: Json) -> Json:
+    return (await handler(context, row.parse(params))).to_value()
 
 
 async def test_small_lists(tmp_path: Path) -> None:
     config = source(tmp_path, "[features]\nunified_exec = true\n")
     assert configuration.NO_REQUIREMENTS.to_value() == {"requirements": None}
-    profiles = await listed(configuration.permission_profile_list, PERMISSION_PROFILE_LIST, config)
+    profiles = await listed(configuration.permission_profile_list, PERMISSION_PROFILE_LIST, services(config))
     assert [each["id"] for each in profiles["data"]] == [":read-only", ":workspace", ":danger-full-access"]
     assert profiles["nextCursor"] is None
     assert configuration.MODES.to_value()["data"] == [
@@ -234,7 +233,7 @@ class NoSkills:
         return SkillSet()
 
 
-def services(config: UserSettings, login: Json = None) -> ServerServices:
+def services(config: UserSettings, login: Json = None) -> ConnectionContext:
     given = SimpleNamespace(
         config=config,
         accounts=accounts(config, login),
@@ -242,9 +241,10 @@ def services(config: UserSettings, login: Json = None) -> ServerServices:
         conversations=None,
         host=SimpleNamespace(skills=Lazy(NoSkills)),
         client=SimpleNamespace(caller=some_caller()),
-        shared=Shared(),
+        shared=MadeOnFirstUse(),
+        own=MadeOnFirstUse(),
     )
-    return cast("ServerServices", given)
+    return cast("ConnectionContext", given)
 
 
 NEEDS_NO_LOGIN = 'model_provider = "p"\n[model_providers.p]\nname = "P"\n'
@@ -285,8 +285,7 @@ def chatgpt(plan: str | None) -> Json:
     ],
 )
 async def test_accounts(tmp_path: Path, text: str, stored: Json, shown: Json, *, required: bool) -> None:
-    server = services(source(tmp_path, text), stored)
-    context = ThreadServices(server, cast("Any", None), cast("Any", None), cast("Any", None))
+    context = services(source(tmp_path, text), stored)
     answer = (await account.account_read(context, ACCOUNT_READ.parse({}))).to_value()
     assert answer["requiresOpenaiAuth"] is required
     if shown is None:

@@ -19,10 +19,9 @@ from app_server.server.apis.acp.acp_errors import (
     to_acp_error,
     unknown_method,
 )
-from app_server.server.apis.acp.acp_session import Sessions
+from app_server.server.apis.acp.acp_session import sessions_of
 from app_server.server.apis.acp.handlers import prompts, requests, sessions, stored_sessions
-from app_server.server.apis.acp.handlers.sessions import AcpServices
-from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import FindRoute, Route, RouteFamilies, begin, parsed, route, written
 from app_server.server.rpc.rpc_connection import RoutedRequest, RpcReply
 from app_server_protocol.acp.sessions import CANCEL, CANCEL_REQUEST, NEW_SESSION, PROMPT, STEERING
@@ -120,12 +119,10 @@ def _family(method: str) -> str:
     return STORED if method in OF_STORED else "others"
 
 
-def open_router(services: ServerServices) -> AcpRouter:
+def open_router(context: ConnectionContext) -> AcpRouter:
     """Make the router of a connection."""
-    machine = services.machine
-    opened = Sessions(services.client, services.background, machine.monotonic, machine.new_id)
-    services.conversations.on_renamed[services.client] = opened.renamed
-    used = AcpServices(services, opened)
+    opened = sessions_of(context)
+    context.conversations.on_renamed[context.client] = opened.renamed
 
     def cancel(session_id: str) -> None:
         session = opened.find(session_id)
@@ -135,15 +132,19 @@ def open_router(services: ServerServices) -> AcpRouter:
     def make(family: str) -> Iterable[Route]:
         if family == PROMPTS:
             return (
-                route(NEW_SESSION, sessions.new_session, used),
-                route(PROMPT, prompts.prompt, used),
-                route(STEERING, prompts.steering, used),
+                route(NEW_SESSION, sessions.new_session, context),
+                route(PROMPT, prompts.prompt, context),
+                route(STEERING, prompts.steering, context),
             )
-        routes: Iterable[Route] = (stored_sessions if family == STORED else requests).routes(used)
+        routes: Iterable[Route] = (stored_sessions if family == STORED else requests).routes(context)
         return routes
 
     families = RouteFamilies(_family, make)
-    client = services.handshake.client
+    client = context.handshake.client
     return AcpRouter(
-        families.find, lambda: client.initialized, used.initialize, cancel, services.require_running
+        families.find,
+        lambda: client.initialized,
+        partial(sessions.answer_initialize, context),
+        cancel,
+        context.require_running,
     )

@@ -5,12 +5,11 @@ sessions of a connection, by id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
-from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from app_server.engine.config.config_values import Config
@@ -22,6 +21,7 @@ from app_server.server.apis.acp.acp_errors import session_not_found
 from app_server.server.apis.acp.formatting import one_line
 from app_server.server.apis.acp.prompt_turns import PromptTurns
 from app_server.server.apis.acp.session_options import SessionOptions, mode_of
+from app_server.server.apis.contexts import ConnectionContext, ConversationContext
 from app_server.server.conversations.adapter import ApiId, ConversationApi, Message
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.conversations.subscriptions import Client
@@ -48,17 +48,19 @@ class AcpSession:
     def __init__(self, live: LiveConversation, others: Sessions, options: SessionOptions) -> None:
         """Begin without prompts. `others` are the open sessions of the connection."""
         self.id, self.live, self.options = live.id, live, options
-        self._others = others
+        self._others, self._connection = others, others.connection
+        self.api = ConversationApi(ApiId("acp", self), lambda _id: self.adapter)
+        self.context = ConversationContext(others.connection, live, self.api)
         self.adapter = SessionAdapter(
             live.id,
             others.client,
             observe=self._observe,
             flush_at=self._flush_at,
-            clock=others.clock,
+            clock=self._connection.machine.monotonic,
             is_foreign=self._is_foreign,
         )
         self._known = live.session.facts.settings
-        self.turns = PromptTurns(live.session, others.behind.caller, self.prefer)
+        self.turns = PromptTurns(self.context)
         self.commands = CommandList()
         self.hooks: SessionHooks | None = None
         """Hooks that the session was shown; None before the first `/hooks`."""
@@ -67,12 +69,7 @@ class AcpSession:
         self.title: str | None = None
         """Title of the session; None if it is not known yet."""
         self._title_sent = self._flush_is_due = False
-        self.api = ConversationApi(ApiId("acp", self), lambda _id: self.adapter)
-        live.subscriptions.adapter(self.api, others.behind)
-
-    def prefer(self) -> None:
-        """Make this client the first to be asked the questions of later turns."""
-        self.live.subscriptions.prefer(self._others.behind, self.api)
+        live.subscriptions.adapter(self.api, self._connection.client)
 
     @property
     def cwd(self) -> str:
@@ -118,11 +115,11 @@ class AcpSession:
 
     def send_message(self, text: str) -> None:
         """Send a message of the agent that no model wrote."""
-        self._write(self.adapter.send_message(self._others.new_id(), text))
+        self._write(self.adapter.send_message(self._connection.machine.new_id(), text))
 
     def _write(self, messages: Sequence[Message]) -> None:
         """Send messages after those that are queued; none if the client has left the session."""
-        client = self._others.behind
+        client = self._connection.client
         if (seat := self.live.subscriptions.seats(self.api).get(client)) is not None:
             seat.send(client, messages)
 
@@ -141,15 +138,15 @@ class AcpSession:
 
     def _is_foreign(self, turn_id: str | None) -> bool:
         """Return whether a turn may have a message of another client."""
-        return self.live.shared_with_others(self._others.behind) and not self.turns.awaits(turn_id)
+        return self.live.shared_with_others(self._connection.client) and not self.turns.awaits(turn_id)
 
     def _flush_at(self, due: float) -> None:
         if not self._flush_is_due:
             self._flush_is_due = True
-            self._others.background.start_soon(self._flush, due, name="paced updates")
+            self._connection.background.start_soon(self._flush, due, name="paced updates")
 
     async def _flush(self, due: float) -> None:
-        await anyio.sleep(max(due - self._others.clock(), 0.0))
+        await anyio.sleep(max(due - self._connection.machine.monotonic(), 0.0))
         self._flush_is_due = False
         try:
             self._write(self.adapter.flush())
@@ -180,15 +177,15 @@ def _change(before: SessionOptions, now: SessionOptions) -> SettingsPatch:
 SUBSCRIPTION = "session"
 
 
+def sessions_of(context: ConnectionContext) -> Sessions:
+    """Return the sessions of a connection."""
+    return context.own.get(Sessions, lambda: Sessions(context))
+
+
 class Sessions(Struct, eq=False):
     """The open sessions of one connection."""
 
-    behind: Client
-    """Client of the connection."""
-    background: TaskGroup
-    clock: Callable[[], float]
-    """Monotonic seconds."""
-    new_id: Callable[[], str]
+    connection: ConnectionContext
     client: AcpClient = msgspec.field(default_factory=AcpClient)
     """Capabilities that the client announced."""
     _open: dict[str, AcpSession] = msgspec.field(default_factory=dict)
@@ -206,17 +203,17 @@ class Sessions(Struct, eq=False):
     def add(self, live: LiveConversation, options: SessionOptions) -> AcpSession:
         """Store a session until its conversation ends."""
         session = self._open[live.id] = AcpSession(live, self, options)
-        self.background.start_soon(self._watch, session, name=f"session {live.id}")
+        self.connection.background.start_soon(self._watch, session, name=f"session {live.id}")
         return session
 
     def hold(self, session: AcpSession) -> None:
         """Queue the running turn of a session, and what follows, until the client knows its id."""
-        session.live.subscriptions.hold(self.behind, SUBSCRIPTION, session.api)
+        session.live.subscriptions.hold(self.connection.client, SUBSCRIPTION, session.api)
 
     def follow(self, session: AcpSession) -> None:
         """Send the client what was queued, and all events from now on. The client knows the session's id."""
-        session.live.subscriptions.release(self.behind, session.api)
-        session.live.subscribe(self.behind, SUBSCRIPTION, session.api, raw=False)
+        session.live.subscriptions.release(self.connection.client, session.api)
+        session.live.subscribe(self.connection.client, SUBSCRIPTION, session.api, raw=False)
 
     def renamed(self, id: str, title: str, by: Client) -> None:
         """Take over the title that a client of any API gave a session, if it is open here."""
@@ -227,10 +224,10 @@ class Sessions(Struct, eq=False):
         """Leave a session that other clients have open. Return False if no other client has, and the session may be
         ended.
         """
-        if not session.live.shared_with_others(self.behind):
+        if not session.live.shared_with_others(self.connection.client):
             return False
         session.turns.session_ended()
-        session.live.subscriptions.leave_api(self.behind, session.api)
+        session.live.subscriptions.leave_api(self.connection.client, session.api)
         self._open.pop(session.id, None)
         return True
 

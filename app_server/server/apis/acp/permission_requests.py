@@ -13,7 +13,7 @@ from typing import Final
 
 from app_server.engine.approvals.shell import quote
 from app_server.engine.approvals.shell.shell_script import script_of
-from app_server.engine.session.session_commands import Command, Interrupt, ResolveUserInput
+from app_server.engine.session.session_commands import BeginsNoTask, Interrupt, ResolveUserInput
 from app_server.server.apis.acp.formatting import CALL_TITLE, diffs_of, fenced, one_line
 from app_server.server.apis.acp.tool_call_views import ToolCallView, command_title, text_content
 from app_server.server.conversations.adapter import (
@@ -85,7 +85,7 @@ def question(session_id: str, asking: Permission, call: ToolCallView | None) -> 
 
 
 def _about_tool(session_id: str, event: McpCallQuestion, call: ToolCallView | None) -> OutboundRequest:
-    def to_command(result: Json) -> Command:
+    def to_command(result: Json) -> BeginsNoTask:
         match decision(result):
             case ReviewDecision.APPROVED:
                 return ResolveUserInput(event.call_id, McpCallDecision.ONCE)
@@ -111,14 +111,14 @@ def _permission(
     session_id: str,
     fields: Mapping[str, Json],
     options: tuple[PermissionOption, ...],
-    to_command: Callable[[Json], Command],
+    to_command: Callable[[Json], BeginsNoTask],
 ) -> OutboundRequest:
     call = SessionToolCallFields(**fields)
     request = RequestPermissionRequest(session_id=session_id, tool_call=call, options=options)
     return asked(REQUEST_PERMISSION, request, to_command, lambda result: decision(result) is not None)
 
 
-def _decided(event: ApprovalQuestion, result: Json) -> Command:
+def _decided(event: ApprovalQuestion, result: Json) -> BeginsNoTask:
     return decide(event, decision(result) or ReviewDecision.DENIED)
 
 

@@ -5,28 +5,24 @@ Owns which prompt waits for which turn, cancelling, and the tokens that a turn h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.session.session_commands import Command, Interrupt, StartTurn, TurnNotSteerable
+from app_server.engine.session.session_commands import ClientTask, Interrupt, StartTurn, TurnNotSteerable
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.turn_items import TurnInput
 from app_server.server.apis.acp.acp_errors import turn_failure
+from app_server.server.apis.contexts import ConversationContext
 from app_server_protocol.acp.sessions import PromptResponse, PromptUsage, StopReason
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
 from app_server_protocol.engine.notices import TokenUsageUpdated
 from app_server_protocol.engine.token_usage import TokenUsage
-
-if TYPE_CHECKING:
-    from app_server.engine.client_context import ClientContext
-    from app_server.engine.session.facade import SessionHandle
 
 
 class PendingPrompt(Struct):
@@ -63,23 +59,17 @@ def _stop_of_failure(error: TurnError | None) -> StopReason:
 
 
 class PromptTurns:
-    def __init__(self, session: SessionHandle, caller: ClientContext, prefer: Callable[[], None]) -> None:
-        """Begin without prompts. Turns are begun on behalf of `caller`. `prefer` is called before each turn, and makes
-        this client the first to be asked its questions.
-        """
-        self._session, self._caller, self._prefer = session, caller, prefer
+    def __init__(self, context: ConversationContext) -> None:
+        """Begin without prompts."""
+        self._context, self._session = context, context.session
         self._tickets: list[PendingPrompt] = []
         self._awaited: dict[str, AwaitedTurn] = {}
         self._gone = False
-        self._order = anyio.Lock()
-        known = session.facts.usage
+        self.order = anyio.Lock()
+        """Lock that is held while input is prepared and submitted, so that prompts keep their order."""
+        known = context.session.facts.usage
         self._used = TokenUsage() if known is None else known.total_token_usage
         """Tokens of the session's requests so far."""
-
-    @property
-    def order(self) -> anyio.Lock:
-        """Return the lock that is held while input is prepared and submitted, so that prompts keep their order."""
-        return self._order
 
     # --- prompts
     @contextmanager
@@ -94,9 +84,9 @@ class PromptTurns:
     async def submit(self, ticket: PendingPrompt, turn_input: TurnInput) -> AwaitedTurn | None:
         """Begin a turn with this input, or join the running turn; None if the prompt was cancelled before."""
         while not ticket.cancelled and not self._gone:
-            self._prefer()
             try:
-                started = self._session.turns.start(StartTurn(turn_input=turn_input), self._caller)
+                command = StartTurn(turn_input=turn_input)
+                started = self._session.turns.start(command, self._context.turn_caller())
             except TurnNotSteerable:
                 await self._idle()
                 continue
@@ -114,14 +104,13 @@ class PromptTurns:
             return False
         return True
 
-    async def operate(self, ticket: PendingPrompt, command: Command) -> AwaitedTurn | None:
+    async def operate(self, ticket: PendingPrompt, command: ClientTask) -> AwaitedTurn | None:
         """Begin a turn of another kind, once no other turn runs."""
         while not ticket.cancelled and not self._gone:
             if self._awaited or self._session.running:
                 await self._idle()
                 continue
-            self._prefer()
-            return self._await(self._session.do(command, self._caller).turn, ticket)
+            return self._await(self._session.begin(command, self._context.turn_caller()).turn, ticket)
         return None
 
     async def end_of(self, ticket: PendingPrompt, turn: AwaitedTurn | None) -> PromptResponse:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from app_server.engine.session.session_commands import Command, ResolveUserInput
+from app_server.engine.session.session_commands import BeginsNoTask, ResolveUserInput
 from app_server.server.conversations.adapter import (
     NO_FIELDS,
     OutboundRequest,
@@ -84,7 +84,7 @@ def question(conversation_id: str, event: Question) -> OutboundRequest | None:
             return None
 
 
-def _decided(event: ApprovalQuestion, result: Json) -> Command:
+def _decided(event: ApprovalQuestion, result: Json) -> BeginsNoTask:
     return decide(event, wire.parse_decision(result) or ReviewDecision.DENIED)
 
 

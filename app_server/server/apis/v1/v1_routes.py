@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import FindRoute, HandlerModules, RouteFamilies
 
 _BY_METHOD: Final = {
@@ -44,6 +44,6 @@ HANDLERS: Final = HandlerModules(
 )
 
 
-def find_route(services: ServerServices) -> FindRoute:
+def find_route(context: ConnectionContext) -> FindRoute:
     """Return the function that finds the routes of one connection."""
-    return RouteFamilies(HANDLERS.serving, lambda name: HANDLERS.load(name)(services)).find
+    return RouteFamilies(HANDLERS.serving, lambda name: HANDLERS.load(name)(context)).find

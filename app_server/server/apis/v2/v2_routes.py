@@ -7,18 +7,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-from app_server.engine.hooks import listed_hooks
 from app_server.engine.support.client_info import ClientProfile
-from app_server.engine.support.lazy import Lazy
-from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import FindRoute, HandlerModules, Route, RouteFamilies, experimental
-from app_server.server.apis.v2.handlers import threads
-from app_server.server.apis.v2.v2_services import (
+from app_server.server.apis.v2.thread_notifier import (
     NotificationFilter,
     ThreadClients,
-    ThreadContext,
-    ThreadNotifier,
-    ThreadServices,
+    to_client,
     warn_of_callbacks,
     warn_of_settings,
 )
@@ -77,25 +72,19 @@ HANDLERS: Final = HandlerModules(
 )
 
 
-def find_route(services: ServerServices) -> FindRoute:
+def find_route(context: ConnectionContext) -> FindRoute:
     """Return the function that finds the routes of one connection. Its client uses this API from now on, so it is sent
     warnings about the settings.
     """
-    client = services.handshake.client
+    client = context.handshake.client
     client.elicitation = True  # clients of this API answer questions of MCP servers
-    notifier = ThreadNotifier((services.client,), services.machine.wall_clock)
-    known = NotificationFilter(services.client)
-    services.client.wants = known.wants
-    services.shared.get(ThreadClients, ThreadClients).add(services.client)
-    known.warnings = warn_of_settings(services.config, notifier)
-    warn_of_callbacks(services.client, notifier)
-
-    def load_threads() -> ThreadContext:
-        return threads.thread_context(services, notifier)
-
-    own = ThreadServices(services, notifier, Lazy(load_threads), Lazy(lambda: listed_hooks.ListedHooks()))
+    known = NotificationFilter(context.client)
+    context.client.wants = known.wants
+    context.shared.get(ThreadClients, ThreadClients).add(context.client)
+    known.warnings = warn_of_settings(context.config, to_client(context))
+    warn_of_callbacks(context)
     return RouteFamilies(
-        HANDLERS.serving, lambda name: (gated(route, client) for route in HANDLERS.load(name)(own))
+        HANDLERS.serving, lambda name: (gated(route, client) for route in HANDLERS.load(name)(context))
     ).find
 
 

@@ -217,6 +217,24 @@ async def test_of_two_apis_the_one_that_began_the_turn_is_asked(world: MakeWorld
         assert len(w.client.events("exec_command_end")) == len(w.client.events("agent_message")) == 1
 
 
+async def test_each_turn_is_asked_about_over_the_api_that_began_it(world: MakeWorld) -> None:
+    replies = [
+        each for name in "abc" for each in (reply(script(f"echo > {name}", name)), reply(says("done")))
+    ]
+    over_threads, over_conversations = "item/commandExecution/requestApproval", "execCommandApproval"
+    async with world(*replies, config={"approval_policy": "untrusted"}) as w:
+        w.client.decide(over_threads, "decline")
+        w.client.decide(over_conversations, "denied")
+        thread = await start(w.client)
+        await w.client.listen(thread)
+        for begin in (turn(w.client, thread), w.client.say(thread, "hi"), turn(w.client, thread)):
+            await begin
+            await w.client.expect("turn/completed")
+            await w.client.anywhere("task_complete")
+        asked = [m["method"] for m in w.client.received() if "id" in m and "method" in m]
+    assert asked == [over_threads, over_conversations, over_threads]
+
+
 async def test_a_fork_that_fails_lets_its_file_go(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(stored: object, writer: RolloutWriter) -> None:
         copies.append(writer)

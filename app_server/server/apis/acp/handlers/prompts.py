@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from app_server.engine.session.session_commands import Command, Compact, Review, Undo
+from app_server.engine.session.session_commands import ClientTask, Compact, Review, Undo
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.turn.turn_items import TurnInput
 from app_server.server.apis.acp import session_hooks, session_rewind
@@ -16,11 +16,11 @@ from app_server.server.apis.acp.acp_commands import (
     PromptCommand,
     review_request,
 )
-from app_server.server.apis.acp.acp_session import AcpSession
+from app_server.server.apis.acp.acp_session import AcpSession, sessions_of
 from app_server.server.apis.acp.formatting import one_line
-from app_server.server.apis.acp.handlers.sessions import AcpServices
 from app_server.server.apis.acp.inbound import all_text, engine_inputs, first_text
 from app_server.server.apis.acp.prompt_turns import AwaitedTurn, PendingPrompt
+from app_server.server.apis.contexts import ConnectionContext
 from app_server_protocol.acp.sessions import (
     ContentBlock,
     PromptRequest,
@@ -72,21 +72,21 @@ def servers_text(answer: McpToolsListed) -> str:
 MOST_CHARACTERS = 16 * 1024 * 1024
 
 
-async def prompt(services: AcpServices, params: PromptRequest) -> PromptResponse:
-    session = services.sessions.get(params.session_id)
+async def prompt(context: ConnectionContext, params: PromptRequest) -> PromptResponse:
+    session = sessions_of(context).get(params.session_id)
     if not params.prompt:
         raise invalid_params("prompt is empty", "prompt")
     with session.turns.prompting() as ticket:
         try:
-            return await _served(services, session, ticket, params)
+            return await _served(context, session, ticket, params)
         except CoreError:
             if not session.live.session.ended.is_set():
                 raise
             return PromptResponse(stop_reason=StopReason.CANCELLED)  # closed while the input was prepared
 
 
-async def steering(services: AcpServices, params: PromptRequest) -> SteeringResponse:
-    session = services.sessions.get(params.session_id)
+async def steering(context: ConnectionContext, params: PromptRequest) -> SteeringResponse:
+    session = sessions_of(context).get(params.session_id)
     async with session.turns.order:
         turn_input = await _words(session, params.prompt)
         joined = session.turns.steer(turn_input)
@@ -108,12 +108,12 @@ def _blocks(
 
 
 async def _served(
-    services: AcpServices, session: AcpSession, ticket: PendingPrompt, params: PromptRequest
+    context: ConnectionContext, session: AcpSession, ticket: PendingPrompt, params: PromptRequest
 ) -> PromptResponse:
     text = first_text(params.prompt)
     async with session.turns.order:
         if text is not None and text.lstrip().startswith("/"):
-            await _read_prompts(services, session)
+            await _read_prompts(context, session)
         command = None if text is None else session.commands.find(text)
         if not isinstance(command, BuiltinCommand) or command.name is Builtin.INIT:
             turn_input = await _words(session, _blocks(command, params.prompt))
@@ -121,13 +121,13 @@ async def _served(
             turn = await session.turns.submit(ticket, turn_input)
             command = None
     if isinstance(command, BuiltinCommand):
-        return await _builtin(services, session, ticket, command)
+        return await _builtin(context, session, ticket, command)
     return await session.turns.end_of(ticket, turn)
 
 
-async def _read_prompts(services: AcpServices, session: AcpSession) -> None:
+async def _read_prompts(context: ConnectionContext, session: AcpSession) -> None:
     """Read the user's prompts again, because they may have changed since the session began."""
-    prompts = await services.server.host.prompts()
+    prompts = await context.host.prompts()
     if prompts != session.commands.prompts:
         session.commands = replace(session.commands, prompts=prompts)
         session.send_commands()
@@ -141,7 +141,7 @@ async def _words(session: AcpSession, blocks: tuple[ContentBlock, ...]) -> TurnI
 
 
 async def _builtin(
-    services: AcpServices, session: AcpSession, ticket: PendingPrompt, command: BuiltinCommand
+    context: ConnectionContext, session: AcpSession, ticket: PendingPrompt, command: BuiltinCommand
 ) -> PromptResponse:
     match command.name:
         case Builtin.COMPACT:
@@ -151,10 +151,8 @@ async def _builtin(
         case Builtin.REDO:
             return await _operate(session, ticket, Undo(back=True))
         case Builtin.REWIND:
-            id = services.server.machine.new_id()
-            text = await session_rewind.rewind_text(
-                session, services.server.client.outgoing, id, command.rest
-            )
+            id = context.machine.new_id()
+            text = await session_rewind.rewind_text(session, context.client.outgoing, id, command.rest)
             session.send_message(text)
         case Builtin.REVIEW | Builtin.REVIEW_BRANCH | Builtin.REVIEW_COMMIT:
             try:
@@ -168,12 +166,10 @@ async def _builtin(
         case Builtin.MCP:
             await _list_servers(session, ticket)
         case Builtin.HOOKS:
-            hooks = session.hooks = session.hooks or session_hooks.SessionHooks(
-                services.server.config, session.live
-            )
+            hooks = session.hooks = session.hooks or session_hooks.SessionHooks(context.config, session.live)
             session.send_message(await session_hooks.hooks_text(hooks, command.rest))
         case Builtin.LOGOUT:
-            gone = await services.server.accounts.logout()
+            gone = await context.accounts.logout()
             session.send_message("Logged out." if gone else "There was no stored login.")
         case Builtin.INIT:
             raise AssertionError("a prompt for the model")
@@ -181,7 +177,7 @@ async def _builtin(
     return PromptResponse(stop_reason=reason)
 
 
-async def _operate(session: AcpSession, ticket: PendingPrompt, command: Command) -> PromptResponse:
+async def _operate(session: AcpSession, ticket: PendingPrompt, command: ClientTask) -> PromptResponse:
     turn: AwaitedTurn | None = await session.turns.operate(ticket, command)
     return await session.turns.end_of(ticket, turn)
 

@@ -20,16 +20,21 @@ from app_server.engine.thread_origin import StoredRollout
 from app_server.server.apis.acp.acp_adapter import replayed
 from app_server.server.apis.acp.acp_client import API_KEY, auth_methods, initialize_fields
 from app_server.server.apis.acp.acp_errors import login_needed, session_not_found
-from app_server.server.apis.acp.acp_session import AcpSession
+from app_server.server.apis.acp.acp_session import AcpSession, sessions_of
 from app_server.server.apis.acp.formatting import one_line
 from app_server.server.apis.acp.handlers.sessions import (
-    AcpServices,
+    accept_client,
     follow,
     join_session,
+    lacks_login,
+    offered_logins,
     open_session,
     planned,
+    require_login,
+    stored_session,
 )
 from app_server.server.apis.acp.inbound import system_prompt
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
 from app_server_protocol.acp.requests import (
     AUTHENTICATE,
@@ -62,25 +67,25 @@ from app_server_protocol.rpc_errors import invalid_params
 from app_server_protocol.values import replace
 
 
-async def initialize(services: AcpServices, params: AgentInitializeRequest) -> AgentInitializeResponse:
-    services.accept(params.model_extra or {})
-    return AgentInitializeResponse.model_validate(initialize_fields(services.auth_methods()))
+async def initialize(context: ConnectionContext, params: AgentInitializeRequest) -> AgentInitializeResponse:
+    accept_client(context, params.model_extra or {})
+    return AgentInitializeResponse.model_validate(initialize_fields(offered_logins(context)))
 
 
-async def authenticate(services: AcpServices, params: AuthenticateRequest) -> None:
+async def authenticate(context: ConnectionContext, params: AuthenticateRequest) -> None:
     """Answer once the login is complete; at once if the provider needs no login."""
-    offered = [method["id"] for method in auth_methods(services.server.config.environment, needs_login=True)]
+    offered = [method["id"] for method in auth_methods(context.config.environment, needs_login=True)]
     if params.method_id not in offered:
         raise invalid_params(f"unknown method of authentication: {params.method_id[:100]}", "methodId")
-    if not await services.lacks_login():
+    if not await lacks_login(context):
         return
     if params.method_id == API_KEY:
         raise login_needed("There is no CODEX_API_KEY and no OPENAI_API_KEY in the server's environment")
-    await _browser_login(services.server.accounts)
+    await _browser_login(context.accounts)
 
 
-async def logout(services: AcpServices, params: NoFields) -> None:
-    await services.server.accounts.logout()
+async def logout(context: ConnectionContext, params: NoFields) -> None:
+    await context.accounts.logout()
 
 
 async def _browser_login(accounts: Accounts) -> None:
@@ -108,10 +113,12 @@ REPLAY_SECONDS = 30
 """Time after which the rest of a replay is queued at once, in seconds."""
 
 
-async def load_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
+async def load_session(
+    context: ConnectionContext, params: StoredSessionRequest
+) -> AsyncIterator[OpenedSession]:
     """Load a stored session. The replay is sent before the response."""
-    session, stored = await _reopen(services, params)
-    client, lines = services.server.client, replayed(stored, session.id, services.sessions.client)
+    session, stored = await _reopen(context, params)
+    client, lines = context.client, replayed(stored, session.id, sessions_of(context).client)
     try:
         with anyio.move_on_after(REPLAY_SECONDS):  # other requests about this conversation wait for it
             for number, line in enumerate(lines, 1):
@@ -120,36 +127,38 @@ async def load_session(services: AcpServices, params: StoredSessionRequest) -> A
                     await client.outgoing.wait_for_capacity()
         client.send(lines)
     except anyio.get_cancelled_exc_class():  # the client has cancelled the request
-        services.server.background.start_soon(_end, session, name=f"end session {session.id}")
+        context.background.start_soon(_end, session, name=f"end session {session.id}")
         raise
     if session.title is not None:
         session.send(SessionInfoUpdate(title=session.title))
     yield OpenedSession(**session.options.shown())
-    await follow(services, session)
+    await follow(context, session)
 
 
-async def resume_session(services: AcpServices, params: StoredSessionRequest) -> AsyncIterator[OpenedSession]:
-    session, _ = await _reopen(services, params)
+async def resume_session(
+    context: ConnectionContext, params: StoredSessionRequest
+) -> AsyncIterator[OpenedSession]:
+    session, _ = await _reopen(context, params)
     yield OpenedSession(**session.options.shown())
-    await follow(services, session)
+    await follow(context, session)
 
 
-async def close_session(services: AcpServices, params: OfSession) -> None:
+async def close_session(context: ConnectionContext, params: OfSession) -> None:
     """End a session. The running turn is cancelled; its prompt is answered before this request."""
-    session = services.sessions.get(params.session_id)
-    if not services.sessions.leave(session):
+    session = sessions_of(context).get(params.session_id)
+    if not sessions_of(context).leave(session):
         await _end(session)
 
 
-async def delete_session(services: AcpServices, params: OfSession) -> None:
+async def delete_session(context: ConnectionContext, params: OfSession) -> None:
     """Move a session to the archive, from where it can be restored. A session that does not exist counts as deleted."""
     id = parse_conversation_id(params.session_id)
     if id is None:
         raise session_not_found(params.session_id)
-    session = services.sessions.find(id)
+    session = sessions_of(context).find(id)
     if session is not None:
         await _end(session)
-    stored = services.server.stored.get()
+    stored = context.stored.get()
     try:
         await stored.archive(id, await stored.find(id, archived=False))
     except RolloutNotFound:
@@ -157,26 +166,26 @@ async def delete_session(services: AcpServices, params: OfSession) -> None:
 
 
 async def _reopen(
-    services: AcpServices, params: StoredSessionRequest
+    context: ConnectionContext, params: StoredSessionRequest
 ) -> tuple[AcpSession, StoredConversation]:
     """Open a stored session, and read the turns that its client is shown. Raises RpcError and RolloutUnreadable."""
     system_prompt(
         params.system_prompt
     )  # a session that is open here is not ended for a request that is refused
-    conversations = services.server.stored.get()
-    id, path = await services.stored_session(params.session_id)
-    await services.require_login()
-    before = services.sessions.find(id)
-    if before is not None and not services.sessions.leave(before):
+    conversations = context.stored.get()
+    id, path = await stored_session(context, params.session_id)
+    await require_login(context)
+    before = sessions_of(context).find(id)
+    if before is not None and not sessions_of(context).leave(before):
         await _end(before)
     summary, settings = await conversations.summary(path, ""), await conversations.last_settings(path)
-    plan = planned(services.server.config, params, settings)
-    live = await services.server.conversations.find_shared(services.server.client, path)
+    plan = planned(context.config, params, settings)
+    live = await context.conversations.find_shared(context.client, path)
     if live is None:
-        session, stored = await open_session(services, plan, StoredRollout(path, turns=True))
+        session, stored = await open_session(context, plan, StoredRollout(path, turns=True))
         assert stored is not None
     else:
-        session = await join_session(services, plan, live)
+        session = await join_session(context, plan, live)
         ended = live.subscriptions.live_turn.ended_ids()
         stored = _as_joined(await conversations.read_open(path, turns=True), ended)
     if title := summary.name or summary.preview:
@@ -209,7 +218,7 @@ SOURCES = frozenset(SessionOrigin)
 """Origins of sessions that are listed. A part of another session, such as that of a sub-agent, is not listed."""
 
 
-async def list_sessions(services: AcpServices, params: ListSessionsRequest) -> ListSessionsResponse:
+async def list_sessions(context: ConnectionContext, params: ListSessionsRequest) -> ListSessionsResponse:
     request = ListRequest(
         filter=ThreadFilter(
             sources=SOURCES,
@@ -221,7 +230,7 @@ async def list_sessions(services: AcpServices, params: ListSessionsRequest) -> L
         cursor=params.cursor,
     )
     try:
-        page = await services.server.stored.get().list(request)
+        page = await context.stored.get().list(request)
     except InvalidCursor as error:
         raise invalid_params(str(error), "cursor") from None
     return ListSessionsResponse(
@@ -239,30 +248,30 @@ def _info(summary: ThreadSummary) -> SessionInfo:
     )
 
 
-async def set_mode(services: AcpServices, params: SetSessionModeRequest) -> None:
-    session = services.sessions.get(params.session_id)
+async def set_mode(context: ConnectionContext, params: SetSessionModeRequest) -> None:
+    session = sessions_of(context).get(params.session_id)
     session.choose(session.options.with_mode(params.mode_id))
 
 
 async def set_config_option(
-    services: AcpServices, params: SetSessionConfigOptionRequest
+    context: ConnectionContext, params: SetSessionConfigOptionRequest
 ) -> SetSessionConfigOptionResponse:
-    session = services.sessions.get(params.session_id)
+    session = sessions_of(context).get(params.session_id)
     session.choose(session.options.with_option(params.config_id, params.value))
     return SetSessionConfigOptionResponse(config_options=session.options.config_options())
 
 
-def routes(services: AcpServices) -> tuple[Route, ...]:
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     """Return the routes of these requests."""
     return (
-        route(INITIALIZE, initialize, services),
-        route(AUTHENTICATE, authenticate, services),
-        route(LOGOUT, logout, services),
-        route(LOAD_SESSION, load_session, services),
-        route(RESUME_SESSION, resume_session, services),
-        route(LIST_SESSIONS, list_sessions, services),
-        route(CLOSE_SESSION, close_session, services),
-        route(DELETE_SESSION, delete_session, services),
-        route(SET_MODE, set_mode, services),
-        route(SET_CONFIG_OPTION, set_config_option, services),
+        route(INITIALIZE, initialize, context),
+        route(AUTHENTICATE, authenticate, context),
+        route(LOGOUT, logout, context),
+        route(LOAD_SESSION, load_session, context),
+        route(RESUME_SESSION, resume_session, context),
+        route(LIST_SESSIONS, list_sessions, context),
+        route(CLOSE_SESSION, close_session, context),
+        route(DELETE_SESSION, delete_session, context),
+        route(SET_MODE, set_mode, context),
+        route(SET_CONFIG_OPTION, set_config_option, context),
     )

@@ -23,10 +23,10 @@ from app_server.engine.thread_origin import NewConversation, Origin
 from app_server.server.apis.acp.acp_client import MAX_VERSION, auth_methods, initialize_result, parse_client
 from app_server.server.apis.acp.acp_commands import CommandList
 from app_server.server.apis.acp.acp_errors import login_needed, session_not_found
-from app_server.server.apis.acp.acp_session import AcpSession, Sessions
+from app_server.server.apis.acp.acp_session import AcpSession, sessions_of
 from app_server.server.apis.acp.inbound import merged_servers, system_prompt
 from app_server.server.apis.acp.session_options import SessionPlan, plan_session
-from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.conversations.live import LiveConversation
 from app_server.server.rpc.outgoing import OutboundQueue
 from app_server_protocol.acp.sessions import NewSessionRequest, NewSessionResponse
@@ -50,56 +50,54 @@ if TYPE_CHECKING:
 LOGIN_NEEDED = "Login required: choose a way to log in, or set OPENAI_API_KEY where the server is started"
 
 
-class AcpServices(Struct, frozen=True):
-    """Services of the handlers of this protocol."""
+async def require_login(context: ConnectionContext) -> None:
+    """Require a login. Raises RpcError if the configured provider needs a login and there is none."""
+    if await lacks_login(context):
+        raise login_needed(LOGIN_NEEDED)
 
-    server: ServerServices
-    sessions: Sessions
 
-    async def require_login(self) -> None:
-        """Require a login. Raises RpcError if the configured provider needs a login and there is none."""
-        if await self.lacks_login():
-            raise login_needed(LOGIN_NEEDED)
+async def lacks_login(context: ConnectionContext) -> bool:
+    """Return whether the configured provider needs a login and there is neither one nor a key that stands in."""
+    status = await context.accounts.status()
+    return status.requires_openai_auth and not status.has_credentials
 
-    async def lacks_login(self) -> bool:
-        """Return whether the configured provider needs a login and there is neither one nor a key that stands in."""
-        status = await self.server.accounts.status()
-        return status.requires_openai_auth and not status.has_credentials
 
-    async def stored_session(self, session_id: str) -> tuple[ConversationId, Path]:
-        """Return the id and the file of a session that is listed. Raises RpcError."""
-        id = parse_conversation_id(session_id)
-        if id is None:
-            raise session_not_found(session_id)
-        try:
-            return id, await self.server.stored.get().find(id, archived=False)
-        except RolloutNotFound:
-            raise session_not_found(id) from None
+async def stored_session(context: ConnectionContext, session_id: str) -> tuple[ConversationId, Path]:
+    """Return the id and the file of a session that is listed. Raises RpcError."""
+    id = parse_conversation_id(session_id)
+    if id is None:
+        raise session_not_found(session_id)
+    try:
+        return id, await context.stored.get().find(id, archived=False)
+    except RolloutNotFound:
+        raise session_not_found(id) from None
 
-    def auth_methods(self) -> list[Json]:
-        """Return the ways to log in that the client is offered."""
-        try:
-            needs_login = self.server.accounts.needs_login()
-        except ConfigError:
-            needs_login = False  # the session reports the error in the settings
-        return auth_methods(self.server.config.environment, needs_login=needs_login)
 
-    def initialize(self, params: Json) -> bytes | None:
-        """Accept an `initialize` whose parameters need no further validation, and return its result; None for others.
-        The shapes of most requests are loaded with the first of these. Raises RpcError if the client has initialized
-        before.
-        """
-        version = params.get("protocolVersion") if isinstance(params, dict) else None
-        if type(version) is not int or not 0 <= version < MAX_VERSION:
-            return None
-        self.accept(params)
-        return initialize_result(self.auth_methods())
+def offered_logins(context: ConnectionContext) -> list[Json]:
+    """Return the ways to log in that the client is offered."""
+    try:
+        needs_login = context.accounts.needs_login()
+    except ConfigError:
+        needs_login = False  # the session reports the error in the settings
+    return auth_methods(context.config.environment, needs_login=needs_login)
 
-    def accept(self, params: Mapping[str, Json]) -> None:
-        """Store the capabilities that the client announced. Raises RpcError if it has done so before."""
-        client = parse_client(params)
-        self.server.handshake.accept(client.name, client.version, {"elicitation": client.forms})
-        self.sessions.client = client
+
+def answer_initialize(context: ConnectionContext, params: Json) -> bytes | None:
+    """Accept an `initialize` whose parameters need no further validation, and return its result; None for others. The
+    shapes of most requests are loaded with the first of these. Raises RpcError if the client has initialized before.
+    """
+    version = params.get("protocolVersion") if isinstance(params, dict) else None
+    if type(version) is not int or not 0 <= version < MAX_VERSION:
+        return None
+    accept_client(context, params)
+    return initialize_result(offered_logins(context))
+
+
+def accept_client(context: ConnectionContext, params: Mapping[str, Json]) -> None:
+    """Store the capabilities that the client announced. Raises RpcError if it has done so before."""
+    client = parse_client(params)
+    context.handshake.accept(client.name, client.version, {"elicitation": client.forms})
+    sessions_of(context).client = client
 
 
 class ClientEditor(Struct, frozen=True):
@@ -132,15 +130,17 @@ NO_SERVERS = (
 )
 
 
-async def new_session(services: AcpServices, params: NewSessionRequest) -> AsyncIterator[NewSessionResponse]:
+async def new_session(
+    context: ConnectionContext, params: NewSessionRequest
+) -> AsyncIterator[NewSessionResponse]:
     """Open a session in a folder."""
-    plan = planned(services.server.config, params)
+    plan = planned(context.config, params)
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
-    await services.require_login()
-    session, _ = await open_session(services, plan, NewConversation(paginated=True))
+    await require_login(context)
+    session, _ = await open_session(context, plan, NewConversation(paginated=True))
     yield NewSessionResponse(session_id=session.id, **session.options.shown())
-    await follow(services, session)
+    await follow(context, session)
 
 
 def planned(
@@ -157,67 +157,67 @@ def planned(
     return replace(plan, config=replace(plan.config, mcp_servers=servers), system_prompt=given)
 
 
-async def settled(services: AcpServices, plan: SessionPlan) -> SessionPlan:
+async def settled(context: ConnectionContext, plan: SessionPlan) -> SessionPlan:
     """Return the plan of a session with a model chosen, and with the models that can be chosen. Raises ConfigError."""
-    engine, caller = services.server.engine, services.server.client.caller
+    engine, caller = context.engine, context.client.caller
     config = await engine.with_model(plan.config, caller)
     options = plan.options.of(engine.known_models(config, caller), config.thread.model)
     return replace(plan, config=config, options=options)
 
 
 async def open_session(
-    services: AcpServices, plan: SessionPlan, origin: Origin
+    context: ConnectionContext, plan: SessionPlan, origin: Origin
 ) -> tuple[AcpSession, StoredConversation | None]:
     """Open a session, without sending the client anything about it yet. Return it with the stored conversation that it
     continues; None for a new one.
     """
-    plan = await settled(services, plan)
-    prompts = await services.server.host.prompts()
-    live, opened = await services.server.conversations.open(services.server.client, plan.config, origin)
-    return _opened(services, plan, live, prompts), opened.stored
+    plan = await settled(context, plan)
+    prompts = await context.host.prompts()
+    live, opened = await context.conversations.open(context.client, plan.config, origin)
+    return _opened(context, plan, live, prompts), opened.stored
 
 
-async def join_session(services: AcpServices, plan: SessionPlan, live: LiveConversation) -> AcpSession:
+async def join_session(context: ConnectionContext, plan: SessionPlan, live: LiveConversation) -> AcpSession:
     """Join a conversation that other clients have open; its events are queued until `follow`."""
-    plan = await settled(services, plan)
-    prompts = await services.server.host.prompts()
-    session = _opened(services, plan, live, prompts)
-    services.sessions.hold(session)
+    plan = await settled(context, plan)
+    prompts = await context.host.prompts()
+    session = _opened(context, plan, live, prompts)
+    sessions_of(context).hold(session)
     return session
 
 
 def _opened(
-    services: AcpServices,
+    context: ConnectionContext,
     plan: SessionPlan,
     live: LiveConversation,
     prompts: tuple[CustomPrompt, ...],
 ) -> AcpSession:
-    session = services.sessions.add(live, plan.options)  # nothing is awaited from here on
+    session = sessions_of(context).add(live, plan.options)  # nothing is awaited from here on
     given = plan.system_prompt
     if given is not None and given != live.session.facts.settings.system_prompt:
         live.session.do(ChangeSettings(SettingsPatch(system_prompt=given)))
-    client = services.sessions.client
+    client = sessions_of(context).client
     if client.read_files and client.write_files and plan.config.permissions.editor_files:
-        live.session.use_editor(ClientEditor(live.id, services.server.client.outgoing))
-    facts = services.server.engine.known_models(plan.config, services.server.client.caller)
+        live.session.use_editor(ClientEditor(live.id, context.client.outgoing))
+    facts = context.engine.known_models(plan.config, context.client.caller)
     if facts.quirks.local:
         session.lists_models = plan.config
     session.commands = CommandList(prompts, undo=plan.config.features.enabled("ghost_commit"))
     return session
 
 
-async def follow(services: AcpServices, session: AcpSession) -> None:
+async def follow(context: ConnectionContext, session: AcpSession) -> None:
     """Send the client the events of a session whose id it knows."""
     session.send_commands()
-    services.sessions.follow(session)
+    sessions_of(context).follow(session)
     if session.lists_models is not None:
-        services.sessions.background.start_soon(_offer_models, services, session, session.lists_models)
+        context.background.start_soon(_offer_models, context, session, session.lists_models)
 
 
-async def _offer_models(services: AcpServices, session: AcpSession, config: Config) -> None:
+async def _offer_models(context: ConnectionContext, session: AcpSession, config: Config) -> None:
     """Ask a server of models on the user's machine for its models, in the background."""
     try:
-        facts = await services.server.engine.models(config, services.server.client.caller)
+        facts = await context.engine.models(config, context.client.caller)
         session.choose(session.options.of(facts, session.options.model))
     except CoreError:
         pass  # the server of models does not answer, or the session has ended

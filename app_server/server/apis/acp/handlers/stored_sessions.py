@@ -14,7 +14,14 @@ from app_server.engine.storage.pagination import TurnNotFound
 from app_server.engine.support.engine_errors import describe
 from app_server.engine.thread_origin import Fork
 from app_server.server.apis.acp.acp_session import AcpSession
-from app_server.server.apis.acp.handlers.sessions import AcpServices, follow, open_session, planned
+from app_server.server.apis.acp.handlers.sessions import (
+    follow,
+    open_session,
+    planned,
+    require_login,
+    stored_session,
+)
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
 from app_server.server.conversations.live import LiveConversation
 from app_server_protocol.acp.requests import (
@@ -36,24 +43,24 @@ LONGEST_TITLE = 200
 
 
 async def fork_session(
-    services: AcpServices, params: StoredSessionRequest
+    context: ConnectionContext, params: StoredSessionRequest
 ) -> AsyncIterator[NewSessionResponse]:
     """Open a copy of a session with its title. A turn that runs goes on, and is not copied."""
-    id, path = await services.stored_session(params.session_id)
-    stored = services.server.stored.get()
-    live, keeps = await services.server.conversations.find_settled(id), None
+    id, path = await stored_session(context, params.session_id)
+    stored = context.stored.get()
+    live, keeps = await context.conversations.find_settled(id), None
     if live is None:
         settings = await stored.last_settings(path)
     else:
         settings = _settings_of(live)
-        keeps = await _finished_lines(services, live, path)
-    plan = planned(services.server.config, params, settings)
+        keeps = await _finished_lines(context, live, path)
+    plan = planned(context.config, params, settings)
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
-    await services.require_login()
+    await require_login(context)
     summary = await stored.summary(path, "")
-    session, _ = await open_session(services, plan, Fork(path, keeps))
-    await _continue_ids(services, session)
+    session, _ = await open_session(context, plan, Fork(path, keeps))
+    await _continue_ids(context, session)
     if title := summary.name or summary.preview:
         session.title_from(title)
     if summary.name is not None:
@@ -62,7 +69,7 @@ async def fork_session(
         except OSError as error:
             log.warning("the title of %s was not copied to %s: %s", id, session.id, describe(error))
     yield NewSessionResponse(session_id=session.id, **session.options.shown())
-    await follow(services, session)
+    await follow(context, session)
 
 
 def _settings_of(live: LiveConversation) -> TurnContextItem:
@@ -72,43 +79,43 @@ def _settings_of(live: LiveConversation) -> TurnContextItem:
     return TurnContextItem.of(now, turn_id=None, active_permission_profile=profile, permission_profile=None)
 
 
-async def _finished_lines(services: AcpServices, live: LiveConversation, path: Path) -> int | None:
+async def _finished_lines(context: ConnectionContext, live: LiveConversation, path: Path) -> int | None:
     """Return the number of lines up to the last finished turn; None for all lines, if no turn runs."""
     running = live.session.turns.current_id
     if running is None:
         return None
     live.session.store()
     try:
-        return (await services.server.stored.get().find_cut(path, live.id, running, behind=False)).keeps
+        return (await context.stored.get().find_cut(path, live.id, running, behind=False)).keeps
     except TurnNotFound:  # nothing of it is stored yet
         return None
 
 
-async def _continue_ids(services: AcpServices, session: AcpSession) -> None:
+async def _continue_ids(context: ConnectionContext, session: AcpSession) -> None:
     """Give later items of the copy other ids than those of the copied ones."""
     path = session.live.rollout_path
     assert path is not None
-    whole = await services.server.stored.get().read_open(path, turns=True)
+    whole = await context.stored.get().read_open(path, turns=True)
     if whole.turns is not None:
         session.live.subscriptions.live_turn.ids = whole.turns.ids
 
 
 async def set_title(
-    services: AcpServices, params: SetSessionTitleRequest
+    context: ConnectionContext, params: SetSessionTitleRequest
 ) -> AsyncIterator[SetSessionTitleResponse]:
     """Store the title of a session, which clients of all APIs are told as its name."""
     title = " ".join(params.title.split())[:LONGEST_TITLE].rstrip()
     if not title:
         raise invalid_params("title must be a non-empty string", "title")
-    id, _ = await services.stored_session(params.session_id)
+    id, _ = await stored_session(context, params.session_id)
     try:
-        await services.server.stored.get().set_name(id, title)
+        await context.stored.get().set_name(id, title)
     except OSError as error:
         raise internal_error(f"the title could not be stored: {describe(error)}", "storage") from error
     yield SetSessionTitleResponse(title=title)
-    services.server.conversations.renamed(id, title, services.server.client)
+    context.conversations.renamed(id, title, context.client)
 
 
-def routes(services: AcpServices) -> tuple[Route, ...]:
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     """Return the routes of these requests."""
-    return (route(FORK_SESSION, fork_session, services), route(SET_TITLE, set_title, services))
+    return (route(FORK_SESSION, fork_session, context), route(SET_TITLE, set_title, context))

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from app_server.engine.session import session_commands
-from app_server.server.apis.api_services import ServerServices
-from app_server.server.apis.router import Route, route
-from app_server.server.apis.v1.handlers.conversations import settings, submit_input
+from app_server.server.apis.contexts import ConnectionContext, ConversationContext
+from app_server.server.apis.router import Route, route_in
+from app_server.server.apis.v1.handlers.conversations import conversation_of, settings, submit_input
 from app_server_protocol.engine.thread_settings import SettingsPatch
 from app_server_protocol.v1 import ops
 
-if TYPE_CHECKING:
-    from app_server.engine.client_context import ClientContext
-    from app_server.engine.session.facade import SessionHandle
 
-
-async def submit(services: ServerServices, params: ops.SubmitParams) -> ops.SubmitResponse:
-    session = services.conversations.get(params.conversation_id).session
-    id = await _submit(session, services.client.caller, params.op)
-    return ops.SubmitResponse(submission_id=id)
+async def submit(conversation: ConversationContext, params: ops.SubmitParams) -> ops.SubmitResponse:
+    return ops.SubmitResponse(submission_id=await _submit(conversation, params.op))
 
 
 async def _submit(  # noqa: C901 - one case for each operation
-    session: SessionHandle, caller: ClientContext, op: ops.Op
+    conversation: ConversationContext, op: ops.Op
 ) -> str:
     """Execute the operation; return the id that its events carry. Raises BeyondClientRights."""
-    command: session_commands.Command
+    session = conversation.session
+    command: session_commands.BeginsNoTask | session_commands.ClientTask
     match op:
         case ops.UserInputOp():
-            return await submit_input(session, caller, op.items)
+            return await submit_input(conversation, op.items)
         case ops.UserTurnOp():
-            return await submit_input(session, caller, op.items, settings(op), op.final_output_json_schema)
+            return await submit_input(conversation, op.items, settings(op), op.final_output_json_schema)
         case ops.OverrideTurnContextOp():
             command = session_commands.ChangeSettings(session.facts.permitted(overriding(op)))
         case ops.InterruptOp():
@@ -62,7 +55,9 @@ async def _submit(  # noqa: C901 - one case for each operation
             command = session_commands.RunShell(op.command, confined=True)
         case ops.ShutdownOp():
             command = session_commands.Close()
-    return session.do(command, caller).operation
+    if isinstance(command, session_commands.ClientTask):
+        return session.begin(command, conversation.turn_caller()).operation
+    return session.do(command).operation
 
 
 def overriding(op: ops.OverrideTurnContextOp) -> SettingsPatch:
@@ -70,5 +65,5 @@ def overriding(op: ops.OverrideTurnContextOp) -> SettingsPatch:
     return settings(op, names_effort="effort" in op.model_fields_set)
 
 
-def routes(services: ServerServices) -> tuple[Route, ...]:
-    return (route(ops.SUBMIT, submit, services),)
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
+    return (route_in(ops.SUBMIT, submit, conversation_of(context)),)

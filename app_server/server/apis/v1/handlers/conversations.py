@@ -4,14 +4,14 @@ engine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from app_server.engine.config.config_values import RequestOverrides
 from app_server.engine.session import session_commands
 from app_server.engine.thread_origin import NewConversation
-from app_server.server.apis.api_services import ServerServices, require_folder
-from app_server.server.apis.router import Route, route
+from app_server.server.apis.contexts import ConnectionContext, ConversationContext
+from app_server.server.apis.router import Route, route, route_in
 from app_server.server.apis.v1.v1_adapter import CONVERSATIONS
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnAbortReason
@@ -21,17 +21,15 @@ from app_server_protocol.policy import known_effort
 from app_server_protocol.v1 import conversation as wire
 
 if TYPE_CHECKING:
-    from app_server.engine.client_context import ClientContext
-    from app_server.engine.session.facade import SessionHandle
     from app_server_protocol.v1.ops import OverrideTurnContextOp, UserTurnOp
 
 
 async def new_conversation(
-    services: ServerServices, params: wire.NewConversationParams
+    context: ConnectionContext, params: wire.NewConversationParams
 ) -> wire.NewConversationResponse:
-    require_folder(services.client, params.cwd)
-    config = services.config.load(overrides(params))
-    live, opened = await services.conversations.open(services.client, config, NewConversation())
+    context.require_folder(params.cwd)
+    config = context.config.load(overrides(params))
+    live, opened = await context.conversations.open(context.client, config, NewConversation())
     return wire.NewConversationResponse(
         conversation_id=opened.session.id,
         model=opened.session.facts.config.thread.model,
@@ -60,22 +58,22 @@ def overrides(params: wire.NewConversationParams) -> RequestOverrides:
 
 
 async def add_conversation_listener(
-    services: ServerServices, params: wire.AddConversationListenerParams
+    conversation: ConversationContext, params: wire.AddConversationListenerParams
 ) -> AsyncIterator[wire.AddConversationSubscriptionResponse]:
     """Subscribe; events that waited for a listener are sent after the response."""
-    live = services.conversations.get(params.conversation_id)
-    id = services.machine.new_id()
+    context, live = conversation.connection, conversation.live
+    id = context.machine.new_id()
     yield wire.AddConversationSubscriptionResponse(subscription_id=id)
     raw = params.experimental_raw_events
-    live.subscriptions.release(services.client, CONVERSATIONS)
-    services.conversations.subscribe(services.client, live, id, CONVERSATIONS, raw=raw)
-    live.subscriptions.remove(services.client, JOINING)
+    live.subscriptions.release(context.client, conversation.api)
+    context.conversations.subscribe(context.client, live, id, conversation.api, raw=raw)
+    live.subscriptions.remove(context.client, JOINING)
 
 
 async def remove_conversation_listener(
-    services: ServerServices, params: wire.RemoveConversationListenerParams
+    context: ConnectionContext, params: wire.RemoveConversationListenerParams
 ) -> None:
-    services.conversations.unsubscribe(services.client, params.subscription_id)
+    context.conversations.unsubscribe(context.client, params.subscription_id)
 
 
 TURNS: Final = session_commands.ApiBehaviour(
@@ -92,41 +90,39 @@ TURNS: Final = session_commands.ApiBehaviour(
 """Turns as codex 0.58 has them: its clients do not address turns by their ids."""
 
 
-async def send_user_message(services: ServerServices, params: wire.SendUserMessageParams) -> None:
-    session = services.conversations.get(params.conversation_id).session
-    await submit_input(session, services.client.caller, [_input(item) for item in params.items])
+async def send_user_message(conversation: ConversationContext, params: wire.SendUserMessageParams) -> None:
+    await submit_input(conversation, [_input(item) for item in params.items])
 
 
-async def send_user_turn(services: ServerServices, params: wire.SendUserTurnParams) -> None:
-    session = services.conversations.get(params.conversation_id).session
+async def send_user_turn(conversation: ConversationContext, params: wire.SendUserTurnParams) -> None:
     items = [_input(item) for item in params.items]
-    await submit_input(session, services.client.caller, items, settings(params))
+    await submit_input(conversation, items, settings(params))
 
 
 async def interrupt_conversation(
-    services: ServerServices, params: wire.InConversation
+    conversation: ConversationContext, params: wire.InConversation
 ) -> wire.InterruptConversationResponse:
     """Respond once the running operation has ended; at once if none runs."""
-    session = services.conversations.get(params.conversation_id).session
+    session = conversation.session
     session.do(session_commands.Interrupt())
     await session.settled()
     return wire.InterruptConversationResponse(abort_reason=TurnAbortReason.INTERRUPTED)
 
 
 async def submit_input(
-    session: SessionHandle,
-    caller: ClientContext,
+    conversation: ConversationContext,
     items: Sequence[UserInput],
     change: SettingsPatch | None = None,
     output_schema: Json = None,
 ) -> str:
     """Begin a turn, or add to the running turn; return the id that its events carry. Raises BeyondClientRights."""
+    session = conversation.live.session
     kept = UNCHANGED if change is None else session.facts.permitted(change)
     turn_input = await session.prepare_input(items, change=kept, wishes=TURNS) if items else None
     command = session_commands.StartTurn(
         turn_input=turn_input, change=kept, output_schema=output_schema, wishes=TURNS
     )
-    return session.turns.start(command, caller).operation
+    return session.turns.start(command, conversation.turn_caller()).operation
 
 
 def _input(item: wire.InputItem) -> UserInput:
@@ -148,12 +144,23 @@ def settings(
     return patch_of(given, effort=given.effort if names_effort else UNSET)
 
 
-def routes(services: ServerServices) -> tuple[Route, ...]:
+def conversation_of(context: ConnectionContext) -> Callable[[wire.InConversation], ConversationContext]:
+    """Return the function that finds the open conversation that parameters name, for routes."""
+
+    def find(params: wire.InConversation) -> ConversationContext:
+        live = context.conversations.get(params.conversation_id)
+        return ConversationContext(context, live, CONVERSATIONS)
+
+    return find
+
+
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
+    conversation = conversation_of(context)
     return (
-        route(wire.NEW_CONVERSATION, new_conversation, services),
-        route(wire.ADD_CONVERSATION_LISTENER, add_conversation_listener, services),
-        route(wire.REMOVE_CONVERSATION_LISTENER, remove_conversation_listener, services),
-        route(wire.SEND_USER_MESSAGE, send_user_message, services),
-        route(wire.SEND_USER_TURN, send_user_turn, services),
-        route(wire.INTERRUPT_CONVERSATION, interrupt_conversation, services),
+        route(wire.NEW_CONVERSATION, new_conversation, context),
+        route_in(wire.ADD_CONVERSATION_LISTENER, add_conversation_listener, conversation),
+        route(wire.REMOVE_CONVERSATION_LISTENER, remove_conversation_listener, context),
+        route_in(wire.SEND_USER_MESSAGE, send_user_message, conversation),
+        route_in(wire.SEND_USER_TURN, send_user_turn, conversation),
+        route_in(wire.INTERRUPT_CONVERSATION, interrupt_conversation, conversation),
     )

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from app_server.engine.config.config_values import Config
-from app_server.engine.session.session_commands import ChangeSettings
 from app_server.engine.storage.pagination import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.engine.support.engine_errors import ArchiveRefused, ConversationError
 from app_server.engine.thread_origin import Origin, StoredRollout, SuppliedHistory
-from app_server.server.apis.api_services import ServerServices, resolved_patch
+from app_server.server.apis.contexts import ConnectionContext, ConversationContext
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v1.handlers.conversations import JOINING, overrides
 from app_server.server.apis.v1.v1_adapter import CONVERSATIONS
@@ -31,19 +30,19 @@ path or id only.
 
 
 async def resume_conversation(
-    services: ServerServices, params: wire.ResumeConversationParams
+    context: ConnectionContext, params: wire.ResumeConversationParams
 ) -> wire.ResumeConversationResponse:
-    config = services.config.load(overrides(params.overrides) if params.overrides else None)
-    origin, live = await _origin(services, params), None
+    config = context.config.load(overrides(params.overrides) if params.overrides else None)
+    origin, live = await _origin(context, params), None
     if isinstance(origin, StoredRollout):
-        live = await services.conversations.find_shared(services.client, origin.path)
+        live = await context.conversations.find_shared(context.client, origin.path)
     if live is not None:
-        messages = await _join(services, live, config, params.overrides)
+        messages = await _join(context, live, config, params.overrides)
     else:
-        config = await _with_system_prompt(services, config, origin)
-        live, opened = await services.conversations.open(services.client, config, origin)
+        config = await _with_system_prompt(context, config, origin)
+        live, opened = await context.conversations.open(context.client, config, origin)
         messages = opened.stored.messages if opened.stored else ()
-    await _notify_configured(services, live, messages)
+    await _notify_configured(context, live, messages)
     return wire.ResumeConversationResponse(
         conversation_id=live.session.id,
         model=live.session.facts.settings.model,
@@ -52,19 +51,19 @@ async def resume_conversation(
     )
 
 
-async def _with_system_prompt(services: ServerServices, config: Config, origin: Origin) -> Config:
+async def _with_system_prompt(context: ConnectionContext, config: Config, origin: Origin) -> Config:
     """Return the settings with the instructions that another client gave for the stored session: clients of this API
     can neither see nor give them.
     """
     if not isinstance(origin, StoredRollout):
         return config
-    last = await services.stored.get().last_settings(origin.path)
+    last = await context.stored.get().last_settings(origin.path)
     kept = None if last is None else last.system_prompt
     return config if kept is None else replace(config, thread=replace(config.thread, system_prompt=kept))
 
 
 async def _join(
-    services: ServerServices,
+    context: ConnectionContext,
     live: LiveConversation,
     config: Config,
     given: NewConversationParams | None,
@@ -72,25 +71,24 @@ async def _join(
     """Join a conversation that other clients have open; return its messages. The given settings apply from the next
     turn on.
     """
-    session, subscriptions = live.session, live.subscriptions
+    subscriptions = live.subscriptions
     if given is not None:
-        change = resolved_patch(overrides(given), config)
-        session.do(ChangeSettings(session.facts.permitted(change)))
-    if subscriptions.hold(services.client, JOINING, CONVERSATIONS) is not None:
+        ConversationContext(context, live, CONVERSATIONS).change_settings(overrides(given), config)
+    if subscriptions.hold(context.client, JOINING, CONVERSATIONS) is not None:
         for question in live.questions.open:
-            subscriptions.show(services.client, question.event, CONVERSATIONS)
+            subscriptions.show(context.client, question.event, CONVERSATIONS)
     if live.rollout_path is None:
         return ()
-    return (await services.stored.get().read_open(live.rollout_path, messages=True)).messages
+    return (await context.stored.get().read_open(live.rollout_path, messages=True)).messages
 
 
-async def _origin(services: ServerServices, params: wire.ResumeConversationParams) -> Origin:
+async def _origin(context: ConnectionContext, params: wire.ResumeConversationParams) -> Origin:
     if params.history:
         return SuppliedHistory(params.history)
     if params.history is None and params.path is not None:
-        return StoredRollout(services.config.cwd / params.path, messages=True)
+        return StoredRollout(context.config.cwd / params.path, messages=True)
     if params.history is None and params.conversation_id is not None:
-        path = await services.stored.get().find(params.conversation_id, archived=False)
+        path = await context.stored.get().find(params.conversation_id, archived=False)
         return StoredRollout(path, messages=True)
     raise invalid_request(
         "either path, conversation id or non empty history must be provided", "nothing_to_resume"
@@ -98,11 +96,11 @@ async def _origin(services: ServerServices, params: wire.ResumeConversationParam
 
 
 async def _notify_configured(
-    services: ServerServices, live: LiveConversation, messages: tuple[EventMsg, ...]
+    context: ConnectionContext, live: LiveConversation, messages: tuple[EventMsg, ...]
 ) -> None:
     facts = live.session.facts
     log_id, count = await facts.history_metadata()
-    services.notify(
+    context.notify(
         wire.SESSION_CONFIGURED,
         session_id=live.session.id,
         model=facts.config.thread.model,
@@ -115,9 +113,9 @@ async def _notify_configured(
 
 
 async def list_stored(
-    services: ServerServices, params: wire.ListConversationsParams
+    context: ConnectionContext, params: wire.ListConversationsParams
 ) -> wire.ListConversationsResponse:
-    provider = services.config.load().provider.id
+    provider = context.config.load().provider.id
     wanted = params.model_providers
     chosen = frozenset((provider,)) if wanted is None else frozenset(wanted) or None
     request = ListRequest(
@@ -125,7 +123,7 @@ async def list_stored(
         limit=params.page_size,
         cursor=params.cursor,
     )
-    stored = services.stored.get()
+    stored = context.stored.get()
     try:
         page = await stored.list(request)
     except InvalidCursor:
@@ -134,23 +132,23 @@ async def list_stored(
 
 
 async def get_summary(
-    services: ServerServices, params: wire.GetConversationSummaryParams
+    context: ConnectionContext, params: wire.GetConversationSummaryParams
 ) -> wire.GetConversationSummaryResponse:
-    provider, stored = services.config.load().provider.id, services.stored.get()
+    provider, stored = context.config.load().provider.id, context.stored.get()
     if params.rollout_path is not None:
-        path = services.config.home / params.rollout_path
+        path = context.config.home / params.rollout_path
     else:
         assert params.conversation_id is not None
         path = await stored.find(params.conversation_id, archived=False)
     return wire.GetConversationSummaryResponse(summary=_summary(await stored.summary(path, provider)))
 
 
-async def archive_conversation(services: ServerServices, params: wire.ArchiveConversationParams) -> None:
+async def archive_conversation(context: ConnectionContext, params: wire.ArchiveConversationParams) -> None:
     """Check that the path belongs to the conversation, shut the conversation down if it is open, then archive it."""
-    stored, id, path = services.stored.get(), params.conversation_id, Path(params.rollout_path)
+    stored, id, path = context.stored.get(), params.conversation_id, Path(params.rollout_path)
     try:
         await stored.require_archivable(id, path)
-        await services.conversations.shut_down(id)
+        await context.conversations.shut_down(id)
         await stored.archive(id, path)
     except ArchiveRefused:
         raise
@@ -179,10 +177,10 @@ def _summary(stored: ThreadSummary) -> wire.ConversationSummary:
     )
 
 
-def routes(services: ServerServices) -> tuple[Route, ...]:
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     return (
-        route(wire.RESUME_CONVERSATION, resume_conversation, services),
-        route(wire.LIST_CONVERSATIONS, list_stored, services),
-        route(wire.GET_CONVERSATION_SUMMARY, get_summary, services),
-        route(wire.ARCHIVE_CONVERSATION, archive_conversation, services),
+        route(wire.RESUME_CONVERSATION, resume_conversation, context),
+        route(wire.LIST_CONVERSATIONS, list_stored, context),
+        route(wire.GET_CONVERSATION_SUMMARY, get_summary, context),
+        route(wire.ARCHIVE_CONVERSATION, archive_conversation, context),
     )

@@ -13,15 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from msgspec import Struct
-
 from app_server.engine.auth.accounts import Accounts, Flow, OpenLogin
 from app_server.engine.auth.credentials import AuthMethod, LoginOutcome
 from app_server.engine.support.engine_errors import AuthError
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.account_limits import AccountLimits
+from app_server.server.apis.v2.thread_notifier import to_client, to_everybody
 from app_server.server.apis.v2.v2_errors import login_required
-from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices, to_everybody
 from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import INTERNAL_ERROR
 from app_server_protocol.method_table import ClientRequest, NoParams, NoResult
@@ -36,9 +35,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-async def account_read(services: ThreadServices, params: wire.GetAccountParams) -> wire.GetAccountResponse:
+async def account_read(context: ConnectionContext, params: wire.GetAccountParams) -> wire.GetAccountResponse:
     """Return the account; none if the configured provider needs no login, even if a login is stored."""
-    accounts = services.server.accounts
+    accounts = context.accounts
     status = await accounts.status(refresh=params.refresh_token)
     return wire.GetAccountResponse(
         account=_account(accounts, status.method), requires_openai_auth=status.requires_openai_auth
@@ -46,16 +45,16 @@ async def account_read(services: ThreadServices, params: wire.GetAccountParams) 
 
 
 async def account_rate_limits_read(
-    services: ThreadServices, params: wire.GetAccountRateLimitsParams
+    context: ConnectionContext, params: wire.GetAccountRateLimitsParams
 ) -> wire.GetAccountRateLimitsResponse:
     """Return the limits of the account. If its service cannot be asked, return the limits that came with the provider's
     last response, if there are any.
     """
-    accounts = services.server.accounts
+    accounts = context.accounts
     method = accounts.method()
     if method is not AuthMethod.CHATGPT:
         raise login_required("read rate limits", method)
-    latest = services.server.shared.get(AccountLimits, AccountLimits).latest
+    latest = context.shared.get(AccountLimits, AccountLimits).latest
     by_id: dict[str, RateLimitSnapshot] | None = None
     try:
         by_id = _limits(await accounts.usage())
@@ -128,37 +127,35 @@ MODES: Final[Mapping[AuthMethod, wire.AuthMode]] = {
 }
 
 
-class LoginContext(Struct, frozen=True):
-    accounts: Accounts
-    notifier: ThreadNotifier
-    everybody: Callable[[], ThreadNotifier]
-    """Function that returns the notifier for all clients of this API."""
+def _completed(
+    context: ConnectionContext, outcome: LoginOutcome, method: AuthMethod, login_id: str | None = None
+) -> None:
+    to_client(context).notify(
+        wire.ACCOUNT_LOGIN_COMPLETED, login_id=login_id, success=outcome.success, error=outcome.error
+    )
+    if outcome.success:
+        _updated(context, method)
 
-    def completed(self, outcome: LoginOutcome, method: AuthMethod, login_id: str | None = None) -> None:
-        self.notifier.notify(
-            wire.ACCOUNT_LOGIN_COMPLETED, login_id=login_id, success=outcome.success, error=outcome.error
-        )
-        if outcome.success:
-            self.updated(method)
 
-    def await_user(self, login: OpenLogin[Flow]) -> None:
-        """Wait for the user in the background."""
-        self.accounts.await_in_background(
-            login, lambda outcome: self.completed(outcome, AuthMethod.CHATGPT, login.id)
-        )
+def _await_user(context: ConnectionContext, login: OpenLogin[Flow]) -> None:
+    """Wait for the user in the background."""
+    context.accounts.await_in_background(
+        login, lambda outcome: _completed(context, outcome, AuthMethod.CHATGPT, login.id)
+    )
 
-    def updated(self, method: AuthMethod | None) -> None:
-        """Notify all clients of the user's current login."""
-        claims = self.accounts.identity() if method is AuthMethod.CHATGPT else None
-        self.everybody().notify(
-            wire.ACCOUNT_UPDATED,
-            auth_mode=None if method is None else MODES[method],
-            plan_type=None if claims is None else plan_type(claims.plan_type),
-        )
+
+def _updated(context: ConnectionContext, method: AuthMethod | None) -> None:
+    """Notify all clients of the user's current login."""
+    claims = context.accounts.identity() if method is AuthMethod.CHATGPT else None
+    to_everybody(context).notify(
+        wire.ACCOUNT_UPDATED,
+        auth_mode=None if method is None else MODES[method],
+        plan_type=None if claims is None else plan_type(claims.plan_type),
+    )
 
 
 async def account_login_start(
-    context: LoginContext, params: wire.LoginAccountParams
+    context: ConnectionContext, params: wire.LoginAccountParams
 ) -> AsyncIterator[wire.LoginAccountResponse]:
     try:
         started, go_on = await _begun(context, params)
@@ -169,29 +166,29 @@ async def account_login_start(
 
 
 async def _begun(
-    context: LoginContext, params: wire.LoginAccountParams
+    context: ConnectionContext, params: wire.LoginAccountParams
 ) -> tuple[wire.LoginAccountStarted, Callable[[], None]]:
     """Begin a login; return the response, and the function that is called after it was sent."""
     match params.root:
         case wire.ApiKeyLoginAccountParams(api_key=key):
             context.accounts.store_api_key(key)
             done = LoginOutcome(success=True)
-            return wire.ApiKeyLoginAccountResponse(), partial(context.completed, done, AuthMethod.API_KEY)
+            return wire.ApiKeyLoginAccountResponse(), partial(_completed, context, done, AuthMethod.API_KEY)
         case wire.ChatgptLoginAccountParams():
             login = await context.accounts.open_login()
             started = wire.ChatgptLoginAccountResponse(login_id=login.id, auth_url=login.flow.auth_url)
-            return started, partial(context.await_user, login)
+            return started, partial(_await_user, context, login)
         case wire.ChatgptDeviceCodeLoginAccountParams():
             device = await context.accounts.open_device_login()
             return wire.ChatgptDeviceCodeLoginAccountResponse(
                 login_id=device.id,
                 verification_url=device.flow.verification_url,
                 user_code=device.flow.user_code,
-            ), partial(context.await_user, device)
+            ), partial(_await_user, context, device)
 
 
 async def account_login_cancel(
-    context: LoginContext, params: wire.CancelLoginAccountParams
+    context: ConnectionContext, params: wire.CancelLoginAccountParams
 ) -> wire.CancelLoginAccountResponse:
     """Cancel a login. The notification `account/login/completed` is sent by the login itself."""
     try:
@@ -202,10 +199,10 @@ async def account_login_cancel(
     return wire.CancelLoginAccountResponse(status="canceled" if found else "notFound")
 
 
-async def account_logout(context: LoginContext, params: NoParams) -> AsyncIterator[None]:
+async def account_logout(context: ConnectionContext, params: NoParams) -> AsyncIterator[None]:
     await context.accounts.logout()
     yield
-    context.updated(None)
+    _updated(context, None)
 
 
 NO_SUCH_METHOD: Final = -32601
@@ -224,25 +221,21 @@ asks; and those that no server of this kind has.
 """
 
 
-def _refusing(method: str, purpose: str | None, accounts: Accounts) -> Route:
-    async def refuse(accounts: Accounts, params: NoParams) -> None:
+def _refusing(method: str, purpose: str | None, context: ConnectionContext) -> Route:
+    async def refuse(context: ConnectionContext, params: NoParams) -> None:
         if purpose is None:
             raise RpcError(NO_SUCH_METHOD, unknown_method(method), {"kind": "unknown_method"})
-        raise login_required(purpose, accounts.method())
+        raise login_required(purpose, context.accounts.method())
 
-    return route(ClientRequest(method, NoParams, NoResult, "Refused."), refuse, accounts)
+    return route(ClientRequest(method, NoParams, NoResult, "Refused."), refuse, context)
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    accounts = services.server.accounts
-    login = LoginContext(
-        accounts, services.notifier, lambda: to_everybody(services.server, services.notifier)
-    )
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     return (
-        route(wire.ACCOUNT_READ, account_read, services),
-        route(wire.ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, services),
-        route(wire.ACCOUNT_LOGIN_START, account_login_start, login),
-        route(wire.ACCOUNT_LOGIN_CANCEL, account_login_cancel, login),
-        route(wire.ACCOUNT_LOGOUT, account_logout, login),
-        *(_refusing(method, purpose, accounts) for method, purpose in REFUSED.items()),
+        route(wire.ACCOUNT_READ, account_read, context),
+        route(wire.ACCOUNT_RATE_LIMITS_READ, account_rate_limits_read, context),
+        route(wire.ACCOUNT_LOGIN_START, account_login_start, context),
+        route(wire.ACCOUNT_LOGIN_CANCEL, account_login_cancel, context),
+        route(wire.ACCOUNT_LOGOUT, account_logout, context),
+        *(_refusing(method, purpose, context) for method, purpose in REFUSED.items()),
     )

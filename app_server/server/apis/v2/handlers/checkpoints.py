@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from app_server.engine.session.rewind import TURN_RUNS
 from app_server.engine.storage.pagination import PageRequest, parse_cursor
-from app_server.server.apis.router import Route, route
+from app_server.server.apis.contexts import ConnectionContext, ConversationContext
+from app_server.server.apis.router import Route, route_in
 from app_server.server.apis.v2.handlers.stored_threads import thread_revert
-from app_server.server.apis.v2.v2_services import ThreadContext, ThreadServices
-from app_server.server.conversations.live import LiveConversation
+from app_server.server.apis.v2.open_threads import thread_of
+from app_server.server.apis.v2.thread_reader import thread_reader
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.engine.items import UserMessage
 from app_server_protocol.event_items import TextInput
@@ -32,14 +33,13 @@ NOTHING = "0" * 32
 
 
 async def checkpoint_list(
-    context: ThreadContext, params: wire.ThreadCheckpointListParams
+    thread: ConversationContext, params: wire.ThreadCheckpointListParams
 ) -> wire.ThreadCheckpointListResponse:
-    live = context.loaded(params.thread_id)
-    recorded = await live.session.rewinds.recorded()
+    recorded = await thread.session.rewinds.recorded()
     anchor = None if params.cursor is None else parse_cursor(params.cursor)
     request = PageRequest(anchor=anchor, limit=params.limit, newest_first=True)
-    thread = await context.reading.find(params.thread_id)
-    page = await context.reading.read(thread, lambda history: history.turns(request))
+    reader = thread_reader(thread.connection)
+    page = await reader.read(await reader.find(thread.id), lambda history: history.turns(request))
     restores = (
         () if params.cursor is not None else [each for each in recorded.spans if each.target is not None]
     )
@@ -51,13 +51,12 @@ async def checkpoint_list(
 
 
 async def checkpoint_preview(
-    context: ThreadContext, params: wire.ThreadCheckpointPreviewParams
+    thread: ConversationContext, params: wire.ThreadCheckpointPreviewParams
 ) -> wire.ThreadCheckpointPreviewResponse:
-    live = context.loaded(params.thread_id)
-    turns, ids = await _turns(context, live, params)
+    turns, ids = await _turns(thread, params)
     if params.restore == "conversation":
         return wire.ThreadCheckpointPreviewResponse(files=(), turns=turns, token=NOTHING)
-    rewinds = live.session.rewinds
+    rewinds = thread.session.rewinds
     preview = await rewinds.preview(ids, uncertain=params.uncertain)
     if preview is None:
         return wire.ThreadCheckpointPreviewResponse(files=(), turns=turns, token=NOTHING)
@@ -68,17 +67,16 @@ async def checkpoint_preview(
 
 
 async def checkpoint_restore(
-    context: ThreadContext, params: wire.ThreadCheckpointRestoreParams
+    thread: ConversationContext, params: wire.ThreadCheckpointRestoreParams
 ) -> AsyncIterator[wire.ThreadCheckpointRestoreResponse]:
-    live = context.loaded(params.thread_id)
-    turns, ids = await _turns(context, live, params)
-    if live.session.running:
+    turns, ids = await _turns(thread, params)
+    if thread.session.running:
         raise invalid_request(TURN_RUNS, "turn_in_progress")
     files: tuple[wire.ThreadCheckpointFile, ...] = ()
     undo_id = None
     if params.restore != "conversation":
-        rewinds = live.session.rewinds
-        await _require_idle(context, live)
+        rewinds = thread.session.rewinds
+        await _require_idle(thread)
         preview = await rewinds.preview(ids, uncertain=params.uncertain)
         if preview is not None:
             done = await rewinds.restore(
@@ -92,39 +90,41 @@ async def checkpoint_restore(
         yield wire.ThreadCheckpointRestoreResponse(files=files, turns=(), undo_turn_id=undo_id)
         return
     revert = ThreadRevertParams(thread_id=params.thread_id, before_turn_id=params.before_turn_id)
-    async for reverted in thread_revert(context, revert):
+    async for reverted in thread_revert(thread, revert):
         yield wire.ThreadCheckpointRestoreResponse(
             files=files, turns=turns, undo_turn_id=undo_id, thread=reverted.thread
         )
 
 
 async def _turns(
-    context: ThreadContext, live: LiveConversation, params: wire.ThreadCheckpointPreviewParams
+    thread: ConversationContext, params: wire.ThreadCheckpointPreviewParams
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the turns that leave the conversation, and the ids of these, or of the restore, before which the files go
     back. Raises RpcError.
     """
-    recorded = await live.session.rewinds.recorded()
+    recorded = await thread.session.rewinds.recorded()
     index = recorded.index_of(params.before_turn_id)
     if index is not None and recorded.spans[index].target is not None:
         if params.restore != "files":
             text = '`beforeTurnId` names a restore, which is undone with `restore: "files"`'
             raise invalid_field(text, "restore")
         return (), (params.before_turn_id,)
-    thread = await context.reading.find(params.thread_id)
-    ids = await context.reading.read(thread, lambda history: history.ids_from(params.before_turn_id))
+    reader = thread_reader(thread.connection)
+    ids = await reader.read(
+        await reader.find(thread.id), lambda history: history.ids_from(params.before_turn_id)
+    )
     if not ids and index is None:
         raise invalid_field(f"no turn or restore of this thread: {params.before_turn_id}", "beforeTurnId")
-    if params.restore != "files" and live.rollout_path is None:
+    if params.restore != "files" and thread.live.rollout_path is None:
         raise invalid_request("ephemeral threads do not go back in their conversation", "ephemeral")
     return (() if params.restore == "files" else ids), ids or (params.before_turn_id,)
 
 
-async def _require_idle(context: ThreadContext, live: LiveConversation) -> None:
+async def _require_idle(thread: ConversationContext) -> None:
     """Check that no other thread works in the roots of this one. Raises RpcError."""
-    for other in context.conversations.all():
-        if other.id != live.id and other.session.running:
-            root = await live.session.rewinds.shared_root(other.session.facts.settings.cwd)
+    for other in thread.connection.conversations.all():
+        if other.id != thread.id and other.session.running:
+            root = await thread.session.rewinds.shared_root(other.session.facts.settings.cwd)
             if root is not None:
                 text = f"nothing was restored: thread {other.id} works in {root}"
                 raise invalid_request(text, "turn_in_progress")
@@ -181,10 +181,10 @@ def _files(
     )
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    context = services.threads.get()
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
+    thread = thread_of(context)
     return (
-        route(wire.THREAD_CHECKPOINT_LIST, checkpoint_list, context),
-        route(wire.THREAD_CHECKPOINT_PREVIEW, checkpoint_preview, context),
-        route(wire.THREAD_CHECKPOINT_RESTORE, checkpoint_restore, context),
+        route_in(wire.THREAD_CHECKPOINT_LIST, checkpoint_list, thread),
+        route_in(wire.THREAD_CHECKPOINT_PREVIEW, checkpoint_preview, thread),
+        route_in(wire.THREAD_CHECKPOINT_RESTORE, checkpoint_restore, thread),
     )

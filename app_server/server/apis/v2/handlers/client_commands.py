@@ -19,16 +19,15 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.client_services import Host, WantedCommand
+from app_server.engine.client_services import WantedCommand
 from app_server.engine.config.config_values import RequestOverrides
 from app_server.engine.config.permission_profiles import ProfileError
 from app_server.engine.sandbox.exec.command_process import Process
 from app_server.engine.support.engine_errors import SHORTAGES, InputClosed, InputFull, LaunchError
-from app_server.server.apis.api_services import require_folder
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
+from app_server.server.apis.v2.thread_notifier import ThreadNotifier, to_client
 from app_server.server.apis.v2.thread_settings import sandbox_policy
-from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
-from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.engine.item_values import ExecOutputStream
 from app_server_protocol.engine.thread_settings import SettingsPatch, or_unset
 from app_server_protocol.rpc_errors import (
@@ -172,37 +171,34 @@ NO_PROGRAM = {errno.ENOENT: 127, errno.ENOTDIR: 127, errno.EACCES: 126, errno.EN
 """Exit codes of shells for a file that is not a program, by the system's error number."""
 
 
-class ClientCommandContext(Struct, frozen=True):
-    client: Client
-    host: Host
-    notifier: ThreadNotifier
-    processes: ClientProcesses
+def _processes(context: ConnectionContext) -> ClientProcesses:
+    return context.own.get(ClientProcesses, ClientProcesses)
 
 
 async def command_exec(
-    context: ClientCommandContext, params: wire.CommandExecParams
+    context: ConnectionContext, params: wire.CommandExecParams
 ) -> wire.CommandExecResponse:
     """Run a command. Its name is registered before anything is awaited, so that later requests find the command."""
     _check(params)
-    require_folder(context.client, params.cwd)
+    context.require_folder(params.cwd)
     process = ClientProcess(stdin=params.stream_stdin or params.tty, terminal=params.tty)
-    with context.processes.counted(params.process_id, process):
+    with _processes(context).counted(params.process_id, process):
         try:
             return await _run(context, params, process)
         except LaunchError as error:
             raise _not_spawned(error) from error
 
 
-async def command_exec_write(context: ClientCommandContext, params: wire.CommandExecWriteParams) -> None:
+async def command_exec_write(context: ConnectionContext, params: wire.CommandExecWriteParams) -> None:
     if params.delta_base64 is None and not params.close_stdin:
         raise invalid_params("command/exec/write requires deltaBase64 or closeStdin")
     try:
         data = binascii.a2b_base64(params.delta_base64 or "", strict_mode=True)
     except ValueError as error:
         raise invalid_params(f"invalid deltaBase64: {error}", "deltaBase64") from error
-    if not context.processes.get(params.process_id).stdin:
+    if not _processes(context).get(params.process_id).stdin:
         raise invalid_request("stdin streaming is not enabled for this command/exec", "no_stdin")
-    command = await context.processes.started(params.process_id)
+    command = await _processes(context).started(params.process_id)
     assert command.stdin is not None
     try:
         await command.stdin.write(data, last=params.close_stdin)
@@ -212,20 +208,20 @@ async def command_exec_write(context: ClientCommandContext, params: wire.Command
         raise overloaded("the command does not read its input; try again") from None
 
 
-async def command_exec_resize(context: ClientCommandContext, params: wire.CommandExecResizeParams) -> None:
+async def command_exec_resize(context: ConnectionContext, params: wire.CommandExecResizeParams) -> None:
     size = _size(params.size)
-    if not context.processes.get(params.process_id).terminal:
+    if not _processes(context).get(params.process_id).terminal:
         raise invalid_request("failed to resize PTY: process is not attached to a PTY", "no_terminal")
-    (await context.processes.started(params.process_id)).resize(size)
+    (await _processes(context).started(params.process_id)).resize(size)
 
 
-async def command_exec_terminate(context: ClientCommandContext, params: wire.OfCommand) -> None:
+async def command_exec_terminate(context: ConnectionContext, params: wire.OfCommand) -> None:
     """Terminate a command. `command/exec` responds once all its processes have ended."""
-    (await context.processes.started(params.process_id)).kill()
+    (await _processes(context).started(params.process_id)).kill()
 
 
 async def _run(
-    context: ClientCommandContext, params: wire.CommandExecParams, process: ClientProcess
+    context: ConnectionContext, params: wire.CommandExecParams, process: ClientProcess
 ) -> wire.CommandExecResponse:
     try:
         spec = context.host.prepare(_wanted(params))
@@ -245,7 +241,7 @@ async def _run(
     kept = KeptOutput(cap)
     take = kept.take
     if params.process_id is not None and (params.stream_stdout_stderr or params.tty):
-        take = StreamedOutput(params.process_id, cap, context.notifier).take
+        take = StreamedOutput(params.process_id, cap, to_client(context)).take
     try:
         code = await context.host.follow(command, take, spec.timeout_ms)
     except LaunchError as error:
@@ -312,12 +308,10 @@ def _not_spawned(error: LaunchError) -> RpcError:
     return internal_error(f"failed to spawn command: {reason}", "exec")
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    server = services.server
-    commands = ClientCommandContext(server.client, server.host, services.notifier, ClientProcesses())
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     return (
-        route(wire.COMMAND_EXEC, command_exec, commands),
-        route(wire.COMMAND_EXEC_WRITE, command_exec_write, commands),
-        route(wire.COMMAND_EXEC_RESIZE, command_exec_resize, commands),
-        route(wire.COMMAND_EXEC_TERMINATE, command_exec_terminate, commands),
+        route(wire.COMMAND_EXEC, command_exec, context),
+        route(wire.COMMAND_EXEC_WRITE, command_exec_write, context),
+        route(wire.COMMAND_EXEC_RESIZE, command_exec_resize, context),
+        route(wire.COMMAND_EXEC_TERMINATE, command_exec_terminate, context),
     )

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from pydantic import ValidationError
 
 from app_server.engine.config.config_values import Config, RequestOverrides
@@ -22,21 +20,17 @@ from app_server.engine.config.permission_profiles import (
     policy_named,
 )
 from app_server.engine.config.settings_service import UserSettings
+from app_server.engine.hooks import listed_hooks
 from app_server.engine.support.engine_errors import BeyondClientRights, InvalidSettings, VersionConflict
-from app_server.server.apis.api_services import require_client_rights
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, constant, route
 from app_server.server.apis.v2.v2_errors import page_by_position
-from app_server.server.apis.v2.v2_services import ThreadServices
 from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import INVALID_REQUEST
 from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.v2 import config as wire
 from app_server_protocol.v2 import settings as choices
 from app_server_protocol.values import replace
-
-if TYPE_CHECKING:
-    from app_server.engine.hooks.listed_hooks import ListedHooks
-    from app_server.engine.support.lazy import Lazy
 
 MODES = choices.CollaborationModeListResponse(
     data=(
@@ -48,8 +42,9 @@ NO_REQUIREMENTS = wire.ConfigRequirementsReadResponse(requirements=None)
 """Response of `configRequirements/read`: this server reads no file of an administrator."""
 
 
-async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wire.ConfigReadResponse:
+async def config_read(context: ConnectionContext, params: wire.ConfigReadParams) -> wire.ConfigReadResponse:
     """Return the settings; settings with which no thread could begin are an error here, too. Raises ConfigError."""
+    source = context.config
     source.load(RequestOverrides.in_folder(params.cwd))
     found = source.file.shown()
     layers = tuple(
@@ -67,11 +62,12 @@ async def config_read(source: UserSettings, params: wire.ConfigReadParams) -> wi
 
 
 async def permission_profile_list(
-    source: UserSettings, params: choices.PermissionProfileListParams
+    context: ConnectionContext, params: choices.PermissionProfileListParams
 ) -> choices.PermissionProfileListResponse:
     """List the built-in profiles and the user's. A profile is shown as not allowed if it has a mistake, or gives more
     rights than the user lets clients have. Raises ConfigError.
     """
+    source = context.config
     config = _with_any_profile(source, params.cwd)
     profiles = [
         choices.PermissionProfileSummary(
@@ -135,25 +131,14 @@ def layer_name(layer: SettingsLayer, source: UserSettings) -> wire.ConfigLayerSo
             return wire.SessionFlagsConfigLayerSource()
 
 
-class WriteContext(Struct, frozen=True):
-    config: UserSettings
-    hooks: Lazy[ListedHooks]
-
-    def with_files(self, writes: Sequence[tuple[str, Json, bool]]) -> Sequence[tuple[str, Json, bool]]:
-        """Return the writes; where they agree to hooks, with the files that these name."""
-        if not any(key.lstrip().startswith(HOOKS) for key, _, _ in writes):
-            return writes
-        return self.hooks.get().completed(writes)
-
-
 async def config_value_write(
-    context: WriteContext, params: wire.ConfigValueWriteParams
+    context: ConnectionContext, params: wire.ConfigValueWriteParams
 ) -> wire.ConfigWriteResponse:
     return await _write(context, (params,), params.file_path, params.expected_version)
 
 
 async def config_batch_write(
-    context: WriteContext, params: wire.ConfigBatchWriteParams
+    context: ConnectionContext, params: wire.ConfigBatchWriteParams
 ) -> wire.ConfigWriteResponse:
     """Write several settings. `reloadUserConfig` has no effect: threads keep the settings with which they began, and
     consent to hooks counts from the next turn in any case.
@@ -162,9 +147,9 @@ async def config_batch_write(
 
 
 async def model_provider_default_set(
-    context: WriteContext, params: wire.ModelProviderDefaultSetParams
+    context: ConnectionContext, params: wire.ModelProviderDefaultSetParams
 ) -> wire.ConfigWriteResponse:
-    require_client_rights(context.config, "modelProvider/default/set")
+    context.require_client_rights("modelProvider/default/set")
     if params.provider_id not in context.config.load().providers:
         message = f"Model provider `{params.provider_id[:100]}` is not configured."
         raise _refused("configValidationError", message, "providerId")
@@ -173,7 +158,7 @@ async def model_provider_default_set(
 
 
 async def _write(
-    context: WriteContext,
+    context: ConnectionContext,
     edits: Sequence[wire.ConfigEdit],
     file_path: str | None,
     expected_version: str | None,
@@ -183,7 +168,7 @@ async def _write(
         raise _refused("configLayerReadonly", "Only writes to the user config are allowed", "filePath")
     wanted = [(edit.key_path, edit.value, edit.merge_strategy == "upsert") for edit in edits]
     try:
-        outcome = await source.file.write(context.with_files(wanted), expected_version)
+        outcome = await source.file.write(_with_files(context, wanted), expected_version)
     except VersionConflict as conflict:
         raise _refused("configVersionConflict", str(conflict), "expectedVersion") from conflict
     except InvalidSettings as problem:
@@ -195,6 +180,16 @@ async def _write(
         file_path=str(source.path),
         overridden_metadata=None if overridden is None else _metadata(overridden, source),
     )
+
+
+def _with_files(
+    context: ConnectionContext, writes: Sequence[tuple[str, Json, bool]]
+) -> Sequence[tuple[str, Json, bool]]:
+    """Return the writes; where they agree to hooks, with the files that these name."""
+    if not any(key.lstrip().startswith(HOOKS) for key, _, _ in writes):
+        return writes
+    listed = context.own.get(listed_hooks.ListedHooks, listed_hooks.ListedHooks)
+    return listed.completed(writes)
 
 
 def _metadata(overridden: Overridden, source: UserSettings) -> wire.OverriddenMetadata:
@@ -212,15 +207,13 @@ def _refused(code: str, message: str, field: str | None = None) -> RpcError:
     return RpcError(INVALID_REQUEST, message, data | ({"field": field} if field else {}))
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    config = services.server.config
-    writing = WriteContext(config, services.hooks)
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     return (
-        route(wire.CONFIG_READ, config_read, config),
-        route(wire.CONFIG_VALUE_WRITE, config_value_write, writing),
-        route(wire.CONFIG_BATCH_WRITE, config_batch_write, writing),
-        route(wire.MODEL_PROVIDER_DEFAULT_SET, model_provider_default_set, writing),
+        route(wire.CONFIG_READ, config_read, context),
+        route(wire.CONFIG_VALUE_WRITE, config_value_write, context),
+        route(wire.CONFIG_BATCH_WRITE, config_batch_write, context),
+        route(wire.MODEL_PROVIDER_DEFAULT_SET, model_provider_default_set, context),
         constant(wire.CONFIG_REQUIREMENTS_READ, NO_REQUIREMENTS),
-        route(choices.PERMISSION_PROFILE_LIST, permission_profile_list, config),
+        route(choices.PERMISSION_PROFILE_LIST, permission_profile_list, context),
         constant(choices.COLLABORATION_MODE_LIST, MODES),
     )

@@ -5,17 +5,16 @@ apps and plugins, so their lists are empty.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import asdict
 
-from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.context.skills.skill import MAX_EXTRA_ROOTS, Skill, SkillOwner, SkillSet
-from app_server.engine.context.skills.skill_catalog import SkillCatalog
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, constant, route
+from app_server.server.apis.v2.thread_notifier import to_client
 from app_server.server.apis.v2.v2_errors import page_by_position
-from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
 from app_server_protocol.outgoing import struct_from
 from app_server_protocol.rpc_errors import invalid_field, invalid_params
 from app_server_protocol.v2 import skills as wire
@@ -30,46 +29,37 @@ _SCOPES: Final[Mapping[SkillOwner, wire.SkillScope]] = {
 }
 
 
-class SkillsContext(Struct, frozen=True):
-    config: UserSettings
-    catalog: SkillCatalog
-    notifier: ThreadNotifier
-
-    def announce_change(self) -> None:
-        self.notifier.notify(wire.SKILLS_CHANGED)
-
-
-async def skills_list(context: SkillsContext, params: wire.SkillsListParams) -> wire.SkillsListResponse:
+async def skills_list(context: ConnectionContext, params: wire.SkillsListParams) -> wire.SkillsListResponse:
     """List skills. They are read from the disk each time, so `forceReload` has no effect."""
     cwds = params.cwds or (str(context.config.cwd),)
     if len(cwds) > MAX_DIRECTORIES:
         raise invalid_field(f"at most {MAX_DIRECTORIES} directories at once", "cwds")
     entries = []
     for cwd in cwds:
-        found = await context.catalog.list(context.config.cwd / cwd)
+        found = await context.host.skills.get().list(context.config.cwd / cwd)
         entries.append(_entry(cwd, found))
     return wire.SkillsListResponse(data=tuple(entries))
 
 
 async def skills_extra_roots_set(
-    context: SkillsContext, params: wire.SkillsExtraRootsSetParams
+    context: ConnectionContext, params: wire.SkillsExtraRootsSetParams
 ) -> AsyncIterator[None]:
     if len(params.extra_roots) > MAX_EXTRA_ROOTS:
         raise invalid_field(f"at most {MAX_EXTRA_ROOTS} folders", "extraRoots")
-    context.catalog.set_extra_roots(params.extra_roots)
+    context.host.skills.get().set_extra_roots(params.extra_roots)
     yield
-    context.announce_change()
+    _announce_change(context)
 
 
 async def skills_config_write(
-    context: SkillsContext, params: wire.SkillsConfigWriteParams
+    context: ConnectionContext, params: wire.SkillsConfigWriteParams
 ) -> AsyncIterator[wire.SkillsConfigWriteResponse]:
     name = params.name.strip() if params.name is not None else None
     if (name is None) is (params.path is None) or name == "":
         raise invalid_params("skills/config/write requires exactly one of path or name", "name")
     await context.config.file.switch_skill(name, params.path, enabled=params.enabled)
     yield wire.SkillsConfigWriteResponse(effective_enabled=params.enabled)
-    context.announce_change()
+    _announce_change(context)
 
 
 def _entry(cwd: str, found: SkillSet) -> wire.SkillsListEntry:
@@ -92,21 +82,23 @@ def _metadata(skill: Skill) -> wire.SkillMetadata:
     )
 
 
-async def app_list(source: UserSettings, params: wire.AppsListParams) -> wire.AppsListResponse:
+def _announce_change(context: ConnectionContext) -> None:
+    to_client(context).notify(wire.SKILLS_CHANGED)
+
+
+async def app_list(context: ConnectionContext, params: wire.AppsListParams) -> wire.AppsListResponse:
     page_by_position((), params.cursor, params.limit)
     return wire.AppsListResponse()
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    config, catalog = services.server.config, services.server.host.skills.get()
-    context = SkillsContext(config, catalog, services.notifier)
-    catalog.on_change = context.announce_change
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
+    context.host.skills.get().on_change = partial(_announce_change, context)
     readiness = wire.WindowsSandboxReadinessResponse(status="notConfigured")
     return (
         route(wire.SKILLS_LIST, skills_list, context),
         route(wire.SKILLS_EXTRA_ROOTS_SET, skills_extra_roots_set, context),
         route(wire.SKILLS_CONFIG_WRITE, skills_config_write, context),
-        route(wire.APP_LIST, app_list, config),
+        route(wire.APP_LIST, app_list, context),
         constant(wire.APP_INSTALLED, wire.AppsInstalledResponse()),
         constant(wire.PLUGIN_LIST, wire.PluginListResponse()),
         constant(wire.PLUGIN_INSTALLED, wire.PluginInstalledResponse()),

@@ -20,18 +20,14 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from app_server.engine.client_services import Host
-from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.support.engine_errors import FileRefused
 from app_server.engine.workspace.files.fuzzy import FileMatch
 from app_server.engine.workspace.files.search import FileSearch
 from app_server.engine.workspace.fs.client_files import ClientFiles
 from app_server.engine.workspace.fs.watching import FileWatcher
-from app_server.server.apis.api_services import ServerServices, require_client_rights
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
-from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
-from app_server.server.conversations.manager import ConversationManager
-from app_server.server.rpc.outgoing import OutboundQueue
+from app_server.server.apis.v2.thread_notifier import to_client
 from app_server_protocol.outgoing import struct_from
 from app_server_protocol.rpc_errors import RpcError, internal_error, invalid_field, invalid_request
 from app_server_protocol.v2 import files as wire
@@ -42,78 +38,88 @@ READERS = 4
 T = TypeVar("T")
 
 
-class ClientFileContext(Struct, frozen=True):
-    host: Host
-    outgoing: OutboundQueue
-    watcher: FileWatcher
-    conversations: ConversationManager
-    readers: anyio.Semaphore = msgspec.field(default_factory=lambda: anyio.Semaphore(READERS))
+class FileReads(Struct):
+    """The reads of one client that go on at once."""
 
-    async def read(self, work: Callable[[ClientFiles], T]) -> T:
-        async with self.readers:
-            await self.outgoing.wait_for_capacity()
-            return await self.run(work)
-
-    async def run(self, work: Callable[[ClientFiles], T]) -> T:
-        with reported_errors():
-            return await self.host.with_files(work)
+    slots: anyio.Semaphore = msgspec.field(default_factory=lambda: anyio.Semaphore(READERS))
 
 
-async def fs_read_file(context: ClientFileContext, params: wire.AtPath) -> wire.FsReadFileResponse:
-    text = await context.read(lambda files: base64.b64encode(files.read(params.path)).decode())
+async def _read(context: ConnectionContext, work: Callable[[ClientFiles], T]) -> T:
+    async with context.own.get(FileReads, FileReads).slots:
+        await context.client.outgoing.wait_for_capacity()
+        return await _run(context, work)
+
+
+async def _run(context: ConnectionContext, work: Callable[[ClientFiles], T]) -> T:
+    with reported_errors():
+        return await context.host.with_files(work)
+
+
+def _watcher(context: ConnectionContext) -> FileWatcher:
+    async def notify_changed(watch_id: str, paths: Sequence[str]) -> None:
+        await context.client.outgoing.wait_for_capacity()
+        to_client(context).notify(wire.FS_CHANGED, watch_id=watch_id, changed_paths=tuple(paths))
+
+    return context.own.get(FileWatcher, lambda: context.host.watcher(notify_changed, context.background))
+
+
+async def fs_read_file(context: ConnectionContext, params: wire.AtPath) -> wire.FsReadFileResponse:
+    text = await _read(context, lambda files: base64.b64encode(files.read(params.path)).decode())
     return wire.FsReadFileResponse(data_base64=text)
 
 
-async def fs_write_file(context: ClientFileContext, params: wire.FsWriteFileParams) -> None:
-    await context.run(lambda files: files.write(params.path, _decoded(params.data_base64)))
+async def fs_write_file(context: ConnectionContext, params: wire.FsWriteFileParams) -> None:
+    await _run(context, lambda files: files.write(params.path, _decoded(params.data_base64)))
     for live in context.conversations.all():
         await live.session.user_wrote(params.path)
         break  # the sessions of a server share their checkpoints
 
 
-async def fs_create_directory(context: ClientFileContext, params: wire.FsCreateDirectoryParams) -> None:
+async def fs_create_directory(context: ConnectionContext, params: wire.FsCreateDirectoryParams) -> None:
     recursive = params.recursive is not False
-    await context.run(lambda files: files.create_directory(params.path, recursive=recursive))
+    await _run(context, lambda files: files.create_directory(params.path, recursive=recursive))
 
 
-async def fs_get_metadata(context: ClientFileContext, params: wire.AtPath) -> wire.FsGetMetadataResponse:
-    found = await context.run(lambda files: files.metadata(params.path))
+async def fs_get_metadata(context: ConnectionContext, params: wire.AtPath) -> wire.FsGetMetadataResponse:
+    found = await _run(context, lambda files: files.metadata(params.path))
     return struct_from(wire.FsGetMetadataResponse, found)
 
 
-async def fs_read_directory(context: ClientFileContext, params: wire.AtPath) -> wire.FsReadDirectoryResponse:
-    found = await context.read(lambda files: files.list(params.path))
+async def fs_read_directory(context: ConnectionContext, params: wire.AtPath) -> wire.FsReadDirectoryResponse:
+    found = await _read(context, lambda files: files.list(params.path))
     return wire.FsReadDirectoryResponse(
         entries=tuple(struct_from(wire.FsReadDirectoryEntry, each) for each in found)
     )
 
 
-async def fs_remove(context: ClientFileContext, params: wire.FsRemoveParams) -> None:
+async def fs_remove(context: ConnectionContext, params: wire.FsRemoveParams) -> None:
     recursive, force = params.recursive is not False, params.force is not False
-    await context.run(lambda files: files.remove(params.path, recursive=recursive, force=force))
+    await _run(context, lambda files: files.remove(params.path, recursive=recursive, force=force))
 
 
-async def fs_copy(context: ClientFileContext, params: wire.FsCopyParams) -> None:
+async def fs_copy(context: ConnectionContext, params: wire.FsCopyParams) -> None:
     given_up = threading.Event()
     source, destination, recursive = params.source_path, params.destination_path, params.recursive
     try:
-        await context.run(lambda files: files.copy(source, destination, given_up.is_set, recursive=recursive))
+        await _run(
+            context, lambda files: files.copy(source, destination, given_up.is_set, recursive=recursive)
+        )
     finally:
         given_up.set()
 
 
 async def fs_watch(
-    context: ClientFileContext, params: wire.FsWatchParams
+    context: ConnectionContext, params: wire.FsWatchParams
 ) -> AsyncIterator[wire.FsWatchResponse]:
     with reported_errors():
-        path = await context.watcher.watch(params.watch_id, params.path)
+        path = await _watcher(context).watch(params.watch_id, params.path)
     yield wire.FsWatchResponse(path=path)
-    context.watcher.begin(params.watch_id)
+    _watcher(context).begin(params.watch_id)
 
 
-async def fs_unwatch(context: ClientFileContext, params: wire.OfWatch) -> None:
+async def fs_unwatch(context: ConnectionContext, params: wire.OfWatch) -> None:
     """End a watch; a watch that does not exist is no error."""
-    context.watcher.unwatch(params.watch_id)
+    _watcher(context).unwatch(params.watch_id)
 
 
 @contextmanager
@@ -195,18 +201,35 @@ class SearchSessions(Struct):
             await self.found(id, query, await self.search.search(query, roots, names_count=True))
 
 
+def _sessions(context: ConnectionContext) -> SearchSessions:
+    async def notify_found(session_id: str, query: str, found: Sequence[FileMatch]) -> None:
+        await context.client.outgoing.wait_for_capacity()
+        notifier = to_client(context)
+        notifier.notify(
+            wire.FUZZY_FILE_SEARCH_SESSION_UPDATED,
+            session_id=session_id,
+            query=query,
+            files=shown_matches(found),
+        )
+        notifier.notify(wire.FUZZY_FILE_SEARCH_SESSION_COMPLETED, session_id=session_id)
+
+    return context.own.get(
+        SearchSessions, lambda: SearchSessions(context.host.search.get(), context.background, notify_found)
+    )
+
+
 async def fuzzy_file_search(
-    sessions: SearchSessions, params: wire.FuzzyFileSearchParams
+    context: ConnectionContext, params: wire.FuzzyFileSearchParams
 ) -> wire.FuzzyFileSearchResponse:
     """Search once; a second search with the same token cancels the first, which then returns no files."""
-    found = await sessions.search.search(
+    found = await _sessions(context).search.search(
         params.query, params.roots, params.cancellation_token, names_count=True
     )
     return wire.FuzzyFileSearchResponse(files=shown_matches(found))
 
 
 async def session_start(
-    sessions: SearchSessions, params: wire.FuzzyFileSearchSessionStartParams
+    context: ConnectionContext, params: wire.FuzzyFileSearchSessionStartParams
 ) -> AsyncIterator[None]:
     """Begin a session; its first notification has no query and no files."""
     id = params.session_id
@@ -216,22 +239,22 @@ async def session_start(
         raise internal_error(
             "failed to start fuzzy file search session: at least one search directory is required", "no_roots"
         )
-    session = sessions.start(id, params.roots)
+    session = _sessions(context).start(id, params.roots)
     yield
-    sessions.look_for(id, session, "")
+    _sessions(context).look_for(id, session, "")
 
 
 async def session_update(
-    sessions: SearchSessions, params: wire.FuzzyFileSearchSessionUpdateParams
+    context: ConnectionContext, params: wire.FuzzyFileSearchSessionUpdateParams
 ) -> AsyncIterator[None]:
-    session = sessions.get(params.session_id)
+    session = _sessions(context).get(params.session_id)
     yield
-    sessions.look_for(params.session_id, session, params.query)
+    _sessions(context).look_for(params.session_id, session, params.query)
 
 
-async def session_stop(sessions: SearchSessions, params: wire.OfSearch) -> None:
+async def session_stop(context: ConnectionContext, params: wire.OfSearch) -> None:
     """End a session; a session that does not exist is no error."""
-    sessions.stop(params.session_id)
+    _sessions(context).stop(params.session_id)
 
 
 def shown_matches(found: Sequence[FileMatch]) -> tuple[wire.FuzzyFileSearchResult, ...]:
@@ -241,53 +264,28 @@ def shown_matches(found: Sequence[FileMatch]) -> tuple[wire.FuzzyFileSearchResul
     )
 
 
-def _file_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
-    async def notify_changed(watch_id: str, paths: Sequence[str]) -> None:
-        await services.client.outgoing.wait_for_capacity()
-        notifier.notify(wire.FS_CHANGED, watch_id=watch_id, changed_paths=tuple(paths))
-
-    watcher = services.host.watcher(notify_changed, services.background)
-    files = ClientFileContext(services.host, services.client.outgoing, watcher, services.conversations)
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     with_rights = (
-        route(wire.FS_READ_FILE, fs_read_file, files),
-        route(wire.FS_WRITE_FILE, fs_write_file, files),
-        route(wire.FS_CREATE_DIRECTORY, fs_create_directory, files),
-        route(wire.FS_GET_METADATA, fs_get_metadata, files),
-        route(wire.FS_READ_DIRECTORY, fs_read_directory, files),
-        route(wire.FS_REMOVE, fs_remove, files),
-        route(wire.FS_COPY, fs_copy, files),
-        route(wire.FS_WATCH, fs_watch, files),
+        route(wire.FS_READ_FILE, fs_read_file, context),
+        route(wire.FS_WRITE_FILE, fs_write_file, context),
+        route(wire.FS_CREATE_DIRECTORY, fs_create_directory, context),
+        route(wire.FS_GET_METADATA, fs_get_metadata, context),
+        route(wire.FS_READ_DIRECTORY, fs_read_directory, context),
+        route(wire.FS_REMOVE, fs_remove, context),
+        route(wire.FS_COPY, fs_copy, context),
+        route(wire.FS_WATCH, fs_watch, context),
     )
-    guarded = (_guarded(each, services.config) for each in with_rights)
-    return (*guarded, route(wire.FS_UNWATCH, fs_unwatch, files))
+    return (
+        *(_guarded(each, context) for each in with_rights),
+        route(wire.FS_UNWATCH, fs_unwatch, context),
+        route(wire.FUZZY_FILE_SEARCH, fuzzy_file_search, context),
+        route(wire.FUZZY_FILE_SEARCH_SESSION_START, session_start, context),
+        route(wire.FUZZY_FILE_SEARCH_SESSION_UPDATE, session_update, context),
+        route(wire.FUZZY_FILE_SEARCH_SESSION_STOP, session_stop, context),
+    )
 
 
-def _guarded(route: Route, config: UserSettings) -> Route:
+def _guarded(route: Route, context: ConnectionContext) -> Route:
     """Return the route, restricted to clients that have the user's rights."""
 
-    return route.checked(lambda params: require_client_rights(config, route.method))
-
-
-def _search_routes(services: ServerServices, notifier: ThreadNotifier) -> tuple[Route, ...]:
-    async def notify_found(session_id: str, query: str, found: Sequence[FileMatch]) -> None:
-        await services.client.outgoing.wait_for_capacity()
-        notifier.notify(
-            wire.FUZZY_FILE_SEARCH_SESSION_UPDATED,
-            session_id=session_id,
-            query=query,
-            files=shown_matches(found),
-        )
-        notifier.notify(wire.FUZZY_FILE_SEARCH_SESSION_COMPLETED, session_id=session_id)
-
-    sessions = SearchSessions(services.host.search.get(), services.background, notify_found)
-    return (
-        route(wire.FUZZY_FILE_SEARCH, fuzzy_file_search, sessions),
-        route(wire.FUZZY_FILE_SEARCH_SESSION_START, session_start, sessions),
-        route(wire.FUZZY_FILE_SEARCH_SESSION_UPDATE, session_update, sessions),
-        route(wire.FUZZY_FILE_SEARCH_SESSION_STOP, session_stop, sessions),
-    )
-
-
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    server, notifier = services.server, services.notifier
-    return (*_file_routes(server, notifier), *_search_routes(server, notifier))
+    return route.checked(lambda params: context.require_client_rights(route.method))

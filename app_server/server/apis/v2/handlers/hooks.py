@@ -4,16 +4,13 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from app_server.engine.config.config_values import Config, RequestOverrides
-from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.hooks.hook_definitions import HookHandler, HookTrust
 from app_server.engine.hooks.listed_hooks import ListedHooks
 from app_server.engine.support.engine_errors import ConfigError
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
-from app_server.server.apis.v2.v2_services import ThreadServices, loaded
-from app_server.server.conversations.manager import ConversationManager
+from app_server.server.apis.v2.open_threads import find_open
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.hook_events import HookHandlerType
 from app_server_protocol.rpc_errors import invalid_field
@@ -23,34 +20,23 @@ MAX_DIRECTORIES = 100
 """Maximum number of directories in one request."""
 
 
-class HooksContext(Struct, frozen=True):
-    config: UserSettings
-    conversations: ConversationManager
-    listed: ListedHooks
-
-    def config_of(self, cwd: str, thread_id: str | None) -> Config:
-        """Return the configuration of a thread, or of a new one in a directory. Raises ConfigError."""
-        if thread_id is None:
-            return self.config.load(RequestOverrides.in_folder(cwd))
-        return loaded(self.conversations, thread_id).session.facts.config
-
-
-async def hooks_list(context: HooksContext, params: wire.HooksListParams) -> wire.HooksListResponse:
+async def hooks_list(context: ConnectionContext, params: wire.HooksListParams) -> wire.HooksListResponse:
     thread_id, cwds = params.thread_id, params.cwds
     if thread_id is not None:
         if cwds:
             raise invalid_field("specify either threadId or cwds", "cwds")
-        cwds = (loaded(context.conversations, thread_id).session.facts.settings.cwd,)
+        cwds = (find_open(context, thread_id).session.facts.settings.cwd,)
     cwds = cwds or (str(context.config.cwd),)
     if len(cwds) > MAX_DIRECTORIES:
         raise invalid_field(f"at most {MAX_DIRECTORIES} directories at once", "cwds")
     return wire.HooksListResponse(data=tuple([await _entry(context, cwd, thread_id) for cwd in cwds]))
 
 
-async def _entry(context: HooksContext, cwd: str, thread_id: str | None) -> wire.HooksListEntry:
+async def _entry(context: ConnectionContext, cwd: str, thread_id: str | None) -> wire.HooksListEntry:
     folder = str(context.config.cwd / cwd)
     try:
-        hooks = await context.listed.list(context.config_of(cwd, thread_id), folder, context.config)
+        listed = context.own.get(ListedHooks, ListedHooks)
+        hooks = await listed.list(_config_of(context, cwd, thread_id), folder, context.config)
     except ConfigError as error:
         mistake = wire.HookErrorInfo(path=folder, message=str(error))
         return wire.HooksListEntry(cwd=cwd, hooks=(), warnings=(), errors=(mistake,))
@@ -60,6 +46,13 @@ async def _entry(context: HooksContext, cwd: str, thread_id: str | None) -> wire
         warnings=hooks.warnings,
         errors=tuple(wire.HookErrorInfo(path=each.path, message=each.message) for each in hooks.problems),
     )
+
+
+def _config_of(context: ConnectionContext, cwd: str, thread_id: str | None) -> Config:
+    """Return the configuration of a thread, or of a new one in a directory. Raises ConfigError."""
+    if thread_id is None:
+        return context.config.load(RequestOverrides.in_folder(cwd))
+    return find_open(context, thread_id).session.facts.config
 
 
 def _shown(handler: HookHandler) -> wire.HookMetadata:
@@ -93,7 +86,5 @@ def _shown(handler: HookHandler) -> wire.HookMetadata:
             )
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    server = services.server
-    context = HooksContext(server.config, server.conversations, services.hooks.get())
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     return (route(wire.HOOKS_LIST, hooks_list, context),)

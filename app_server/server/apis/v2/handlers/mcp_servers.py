@@ -20,11 +20,12 @@ from app_server.engine.http.address import origin
 from app_server.engine.mcp.mcp_requests import McpRequests
 from app_server.engine.mcp.tool_catalog import ConnectionState, ServerStatus
 from app_server.engine.support.engine_errors import AuthError
-from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
+from app_server.server.apis.v2.open_threads import find_open
+from app_server.server.apis.v2.thread_notifier import to_client
 from app_server.server.apis.v2.thread_settings import LOCAL
 from app_server.server.apis.v2.v2_errors import page_by_position
-from app_server.server.apis.v2.v2_services import ThreadServices, loaded
 from app_server_protocol import mcp as engine
 from app_server_protocol.encoding import Json
 from app_server_protocol.method_table import NoParams
@@ -87,24 +88,24 @@ def _info(raw: Json) -> wire.McpServerInfo | None:
 
 @asynccontextmanager
 async def _servers(
-    services: ServerServices, thread_id: str | None, names: Sequence[str]
+    context: ConnectionContext, thread_id: str | None, names: Sequence[str]
 ) -> AsyncIterator[McpRequests]:
     """Yield the servers of the thread, or else the named servers of the configuration."""
     if thread_id is not None:
-        yield loaded(services.conversations, thread_id).session.mcp
+        yield find_open(context, thread_id).session.mcp
         return
-    config = services.config.load()
+    config = context.config.load()
     chosen = {name: config.mcp_servers[name] for name in names if name in config.mcp_servers}
     alone = replace(config, mcp_servers=MappingProxyType(chosen))
-    async with services.engine.mcp_alone(alone, services.client.caller) as requests:
+    async with context.engine.mcp_alone(alone, context.client.caller) as requests:
         yield requests
 
 
-def _configured(services: ServerServices, thread_id: str | None) -> Mapping[str, McpServerConfig]:
+def _configured(context: ConnectionContext, thread_id: str | None) -> Mapping[str, McpServerConfig]:
     """Return the servers of the thread, or else those of the configuration."""
     if thread_id is None:
-        return services.config.load().mcp_servers
-    return loaded(services.conversations, thread_id).session.mcp.configs
+        return context.config.load().mcp_servers
+    return find_open(context, thread_id).session.mcp.configs
 
 
 def _is_elsewhere(environment_id: str | None) -> bool:
@@ -126,7 +127,7 @@ def _require_here(server: str, environment_id: str | None) -> None:
 
 
 async def mcp_server_status_list(
-    services: ServerServices, params: wire.ListMcpServerStatusParams
+    context: ConnectionContext, params: wire.ListMcpServerStatusParams
 ) -> wire.ListMcpServerStatusResponse:
     """List the servers by pages; only those of the page are started."""
     if params.environment_id is not None and (params.server_name is None or params.thread_id is None):
@@ -135,11 +136,11 @@ async def mcp_server_status_list(
         )
     if _is_elsewhere(params.environment_id):
         return wire.ListMcpServerStatusResponse(data=())
-    configured = sorted(_configured(services, params.thread_id))
+    configured = sorted(_configured(context, params.thread_id))
     names = [name for name in configured if params.server_name in (None, name)]
     page, next_cursor = page_by_position(names, params.cursor, params.limit)
     full = params.detail != "toolsAndAuthOnly"
-    async with _servers(services, params.thread_id, page) as servers:
+    async with _servers(context, params.thread_id, page) as servers:
         found = await servers.statuses(page, with_resources=full)
     return wire.ListMcpServerStatusResponse(
         data=tuple(shown_server(each, of_thread=params.thread_id is not None) for each in found),
@@ -148,10 +149,10 @@ async def mcp_server_status_list(
 
 
 async def mcp_server_tool_call(
-    services: ServerServices, params: wire.McpServerToolCallParams
+    context: ConnectionContext, params: wire.McpServerToolCallParams
 ) -> wire.McpServerToolCallResponse:
     """Call a tool without asking for approval, because the client itself would be asked."""
-    servers = loaded(services.conversations, params.thread_id).session.mcp
+    servers = find_open(context, params.thread_id).session.mcp
     _require_here(params.server, params.environment_id)
     return shown_result(
         await servers.call_directly(params.server, params.tool, params.arguments, params.meta)
@@ -159,22 +160,22 @@ async def mcp_server_tool_call(
 
 
 async def mcp_server_resource_read(
-    services: ServerServices, params: wire.McpResourceReadParams
+    context: ConnectionContext, params: wire.McpResourceReadParams
 ) -> wire.McpResourceReadResponse:
     _require_here(params.server, params.environment_id)
-    async with _servers(services, params.thread_id, [params.server]) as servers:
+    async with _servers(context, params.thread_id, [params.server]) as servers:
         contents = await servers.read_directly(params.server, params.uri)
     return wire.McpResourceReadResponse(
         contents=tuple(shown_content(each) for each in contents), origin_call_id=params.origin_call_id
     )
 
 
-async def config_mcp_server_reload(services: ServerServices, params: NoParams) -> None:
+async def config_mcp_server_reload(context: ConnectionContext, params: NoParams) -> None:
     """Reload the servers of all threads; of none if the settings of one thread cannot be read any more. Raises
     ConfigError.
     """
-    live = services.conversations.all()
-    configs = [services.config.load(each.session.facts.config.request) for each in live]
+    live = context.conversations.all()
+    configs = [context.config.load(each.session.facts.config.request) for each in live]
     for each, config in zip(live, configs, strict=True):
         each.session.reload_servers(config.mcp_servers)
 
@@ -186,21 +187,21 @@ _SCOPE: Final = re.compile(r"[!#-\[\]-~]{1,200}")
 
 
 async def mcp_server_oauth_login(
-    services: ThreadServices, params: wire.McpServerOauthLoginParams
+    context: ConnectionContext, params: wire.McpServerOauthLoginParams
 ) -> AsyncIterator[wire.McpServerOauthLoginResponse]:
     """Begin a login, which cancels a pending login at the same server; `account/login/cancel` cancels it by its
     `loginId`.
     """
-    transport = _transport(services.server, params)
+    transport = _transport(context, params)
     seconds = _seconds(params.timeout_secs)
     _check_scopes(params.scopes)
     try:
-        login = await services.server.accounts.open_mcp_login(params.name, transport, params.scopes)
+        login = await context.accounts.open_mcp_login(params.name, transport, params.scopes)
     except AuthError as error:
         raise invalid_request(f"MCP server '{params.name}': {error}", "mcp_login") from error
 
     def ended(outcome: LoginOutcome) -> None:
-        services.notifier.notify(
+        to_client(context).notify(
             wire.MCP_SERVER_OAUTH_LOGIN_COMPLETED,
             name=params.name,
             thread_id=params.thread_id,
@@ -210,11 +211,11 @@ async def mcp_server_oauth_login(
         )
 
     yield wire.McpServerOauthLoginResponse(authorization_url=login.flow.auth_url, login_id=login.id)
-    services.server.accounts.await_in_background(login, ended, seconds)
+    context.accounts.await_in_background(login, ended, seconds)
 
 
-def _transport(services: ServerServices, params: wire.McpServerOauthLoginParams) -> McpHttpTransport:
-    server = _configured(services, params.thread_id).get(params.name)
+def _transport(context: ConnectionContext, params: wire.McpServerOauthLoginParams) -> McpHttpTransport:
+    server = _configured(context, params.thread_id).get(params.name)
     if server is None or _is_elsewhere(params.environment_id):
         message = f"No MCP server named '{_named(params.name, params.environment_id)}' found."
         raise invalid_request(message, "mcp_server_not_found", "name")
@@ -243,12 +244,11 @@ def _check_scopes(scopes: tuple[str, ...] | None) -> None:
         raise invalid_field(message, "scopes")
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    server = services.server
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     return (
-        route(wire.MCP_SERVER_STATUS_LIST, mcp_server_status_list, server),
-        route(wire.MCP_SERVER_TOOL_CALL, mcp_server_tool_call, server),
-        route(wire.MCP_SERVER_RESOURCE_READ, mcp_server_resource_read, server),
-        route(wire.CONFIG_MCP_SERVER_RELOAD, config_mcp_server_reload, server),
-        route(wire.MCP_SERVER_OAUTH_LOGIN, mcp_server_oauth_login, services),
+        route(wire.MCP_SERVER_STATUS_LIST, mcp_server_status_list, context),
+        route(wire.MCP_SERVER_TOOL_CALL, mcp_server_tool_call, context),
+        route(wire.MCP_SERVER_RESOURCE_READ, mcp_server_resource_read, context),
+        route(wire.CONFIG_MCP_SERVER_RELOAD, config_mcp_server_reload, context),
+        route(wire.MCP_SERVER_OAUTH_LOGIN, mcp_server_oauth_login, context),
     )

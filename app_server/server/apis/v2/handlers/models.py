@@ -11,10 +11,10 @@ from app_server.engine.config.config_values import OPENAI, ProviderConfig, WireA
 from app_server.engine.config.features import FEATURES, Feature, Features, FeatureStage, canonical_feature
 from app_server.engine.config.model_rows import ModelRow
 from app_server.engine.support.redaction import masked_text
-from app_server.server.apis.api_services import ServerServices
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
+from app_server.server.apis.v2.open_threads import find_open
 from app_server.server.apis.v2.v2_errors import page_by_position
-from app_server.server.apis.v2.v2_services import ThreadServices, loaded
 from app_server_protocol.jsonrpc import INVALID_REQUEST
 from app_server_protocol.method_table import NoFields
 from app_server_protocol.rpc_errors import RpcError, invalid_field
@@ -32,27 +32,27 @@ STAGES: Final[Mapping[FeatureStage, wire.ExperimentalFeatureStage]] = {
 
 
 async def experimental_feature_list(
-    services: ServerServices, params: wire.ExperimentalFeatureListParams
+    context: ConnectionContext, params: wire.ExperimentalFeatureListParams
 ) -> wire.ExperimentalFeatureListResponse:
     """List the features of a thread, or of a thread that would begin now."""
     if params.thread_id is None:
-        on = services.config.load().features
+        on = context.config.load().features
     else:
-        on = loaded(services.conversations, params.thread_id).session.facts.config.features
+        on = find_open(context, params.thread_id).session.facts.config.features
     features = [_shown(feature, on) for feature in FEATURES.values()]
     page, next_cursor = page_by_position(features, params.cursor, params.limit)
     return wire.ExperimentalFeatureListResponse(data=page, next_cursor=next_cursor)
 
 
 async def experimental_feature_enablement_set(
-    services: ServerServices, params: wire.ExperimentalFeatureEnablementSetParams
+    context: ConnectionContext, params: wire.ExperimentalFeatureEnablementSetParams
 ) -> wire.ExperimentalFeatureEnablementSetResponse:
     """Switch features for threads that begin from now on, unless the settings switch the feature. Unknown features are
     ignored.
     """
     known = {canonical_feature(name): on for name, on in params.enablement.items()}
     accepted = {name: on for name, on in known.items() if name is not None}
-    services.config.switches.update(accepted)
+    context.config.switches.update(accepted)
     return wire.ExperimentalFeatureEnablementSetResponse(enablement=accepted)
 
 
@@ -65,11 +65,11 @@ def _shown(feature: Feature, on: Features) -> wire.ExperimentalFeature:
     )
 
 
-async def model_provider_list(services: ServerServices, params: NoFields) -> wire.ModelProviderListResponse:
+async def model_provider_list(context: ConnectionContext, params: NoFields) -> wire.ModelProviderListResponse:
     """List the providers. None can be edited by a method of its own: they are changed like other settings. Which one is
     the default can be set, unless the user alone changes settings.
     """
-    config = services.config.load()
+    config = context.config.load()
     return wire.ModelProviderListResponse(
         data=tuple(_summary(config.providers[id]) for id in sorted(config.providers)),
         default_provider_id=config.provider.id,
@@ -78,12 +78,12 @@ async def model_provider_list(services: ServerServices, params: NoFields) -> wir
 
 
 async def model_provider_capabilities_read(
-    services: ServerServices, params: NoFields
+    context: ConnectionContext, params: NoFields
 ) -> wire.ModelProviderCapabilitiesReadResponse:
     """Return the capabilities of the provider: searches of its own are a tool of one of the two APIs; it never makes
     images.
     """
-    responses = services.config.load().provider.wire_api is WireApi.RESPONSES
+    responses = context.config.load().provider.wire_api is WireApi.RESPONSES
     return wire.ModelProviderCapabilitiesReadResponse(image_generation=False, web_search=responses)
 
 
@@ -114,11 +114,11 @@ def _auth(provider: ProviderConfig) -> wire.GatewayAuth:
     return wire.ExternallyConfiguredGatewayAuth() if elsewhere else wire.NoGatewayAuth()
 
 
-async def _offered(services: ServerServices, provider: str | None) -> ModelFacts:
+async def _offered(context: ConnectionContext, provider: str | None) -> ModelFacts:
     """Return the facts about the models of a provider, or else of the configured one. A configured model belongs to the
     configured provider only. Raises RpcError if there is no such provider, and ConfigError.
     """
-    config = services.config.load()
+    config = context.config.load()
     if provider is not None and provider != config.provider.id:
         if provider not in config.providers:
             text = f"model provider `{provider[:100]}` is not configured"
@@ -126,12 +126,12 @@ async def _offered(services: ServerServices, provider: str | None) -> ModelFacts
                 INVALID_REQUEST, text, {"type": "modelProviderNotConfigured", "modelProvider": provider[:100]}
             )
         config = replace(config, provider=config.providers[provider], thread=replace(config.thread, model=""))
-    return await services.engine.models(config, services.client.caller)
+    return await context.engine.models(config, context.client.caller)
 
 
-async def model_list(services: ServerServices, params: wire.ModelListParams) -> wire.ModelListResponse:
+async def model_list(context: ConnectionContext, params: wire.ModelListParams) -> wire.ModelListResponse:
     """List the models that can be chosen; hidden ones only if the client asks for them."""
-    facts, cursor = await _offered(services, params.model_provider), params.cursor
+    facts, cursor = await _offered(context, params.model_provider), params.cursor
     models = [row for row in facts.listed() if params.include_hidden or not row.hidden]
     default = facts.default()
     if cursor and cursor.isascii() and cursor.isdigit() and (len(cursor) > 9 or int(cursor) > len(models)):
@@ -173,13 +173,12 @@ def _effort(model: ModelRow, effort: str) -> wire.ReasoningEffortOption:
     return wire.ReasoningEffortOption(reasoning_effort=effort, description=model.effort_description(effort))
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     """Return the routes. The one of `model/list` serves clients of the conversation API too."""
-    server = services.server
     return (
-        route(wire.MODEL_LIST, model_list, server),
-        route(wire.MODEL_PROVIDER_LIST, model_provider_list, server),
-        route(wire.MODEL_PROVIDER_CAPABILITIES_READ, model_provider_capabilities_read, server),
-        route(wire.EXPERIMENTAL_FEATURE_LIST, experimental_feature_list, server),
-        route(wire.EXPERIMENTAL_FEATURE_ENABLEMENT_SET, experimental_feature_enablement_set, server),
+        route(wire.MODEL_LIST, model_list, context),
+        route(wire.MODEL_PROVIDER_LIST, model_provider_list, context),
+        route(wire.MODEL_PROVIDER_CAPABILITIES_READ, model_provider_capabilities_read, context),
+        route(wire.EXPERIMENTAL_FEATURE_LIST, experimental_feature_list, context),
+        route(wire.EXPERIMENTAL_FEATURE_ENABLEMENT_SET, experimental_feature_enablement_set, context),
     )

@@ -20,14 +20,14 @@ from app_server.engine.session.session_commands import (
     RunShell,
 )
 from app_server.engine.support.engine_errors import RolloutNotFound
-from app_server.server.apis.api_services import require_client_rights, require_existing_folder
-from app_server.server.apis.router import Route, route
+from app_server.server.apis.contexts import ConnectionContext, ConversationContext
+from app_server.server.apis.router import Route, route, route_in
 from app_server.server.apis.v2.notices import goal_status, shown_goal
+from app_server.server.apis.v2.open_threads import thread_of
 from app_server.server.apis.v2.thread_items import response_items
 from app_server.server.apis.v2.thread_settings import settings_change
 from app_server.server.apis.v2.turn_shapes import review_turn
 from app_server.server.apis.v2.v2_errors import parse_thread_id, thread_not_found
-from app_server.server.apis.v2.v2_services import ThreadContext, ThreadServices
 from app_server.server.conversations.live import LiveConversation
 from app_server_protocol.engine.item_values import ReviewRequest
 from app_server_protocol.rpc_errors import invalid_field, invalid_params, invalid_request
@@ -38,59 +38,52 @@ from app_server_protocol.v2.settings import THREAD_SETTINGS_UPDATE, ThreadSettin
 from app_server_protocol.v2.turn import ReviewStartParams, ReviewStartResponse
 
 
-async def thread_compact_start(context: ThreadContext, params: InThread) -> None:
+async def thread_compact_start(thread: ConversationContext, params: InThread) -> None:
     """Begin a turn that compacts; it interrupts the running turn."""
-    live = context.loaded(params.thread_id)
-    live.subscriptions.prefer(context.client, context.api)
-    live.session.do(Compact(), context.client.caller)
+    thread.session.begin(Compact(), thread.turn_caller())
 
 
-async def thread_inject_items(context: ThreadContext, params: wire.ThreadInjectItemsParams) -> None:
-    live = context.loaded(params.thread_id)
-    live.session.do(AddItems(response_items(params.items, "items")))
+async def thread_inject_items(thread: ConversationContext, params: wire.ThreadInjectItemsParams) -> None:
+    thread.session.do(AddItems(response_items(params.items, "items")))
 
 
-async def thread_shell_command(context: ThreadContext, params: wire.ThreadShellCommandParams) -> None:
-    live = context.loaded(params.thread_id)
-    require_client_rights(context.config, "thread/shellCommand")
+async def thread_shell_command(thread: ConversationContext, params: wire.ThreadShellCommandParams) -> None:
+    thread.connection.require_client_rights("thread/shellCommand")
     if not params.command.strip():
         raise invalid_field("command must not be empty", "command")
     timeout = FORGOTTEN_MS if params.timeout_ms is None else params.timeout_ms
     if timeout < 0:
         text = f"thread/shellCommand timeoutMs must be non-negative, got {timeout}"
         raise invalid_params(text, "timeoutMs")
-    live.subscriptions.prefer(context.client, context.api)
-    live.session.do(RunShell(params.command.strip(), timeout), context.client.caller)
+    thread.session.begin(RunShell(params.command.strip(), timeout), thread.turn_caller())
 
 
-async def thread_settings_update(context: ThreadContext, params: ThreadSettingsUpdateParams) -> None:
+async def thread_settings_update(thread: ConversationContext, params: ThreadSettingsUpdateParams) -> None:
     """Change settings from the next turn on; `thread/settings/updated` reports the settings in force if any has
     changed.
     """
-    require_existing_folder(context.client, params.cwd)
-    live = context.loaded(params.thread_id)
-    facts = live.session.facts
+    thread.connection.require_existing_folder(params.cwd)
+    facts = thread.session.facts
     change = facts.permitted(settings_change(params, facts.config))
-    live.session.do(ChangeSettings(change))
+    thread.session.do(ChangeSettings(change))
 
 
-async def review_start(context: ThreadContext, params: ReviewStartParams) -> ReviewStartResponse:
+async def review_start(thread: ConversationContext, params: ReviewStartParams) -> ReviewStartResponse:
     """Begin a turn that reviews; it interrupts the running turn."""
-    live = context.loaded(params.thread_id)
-    request = await _review_request(context, params.target, live.session.facts.settings.cwd)
-    live.subscriptions.prefer(context.client, context.api)
-    started = live.session.do(Review(request), context.client.caller)
+    request = await _review_request(thread, params.target)
+    started = thread.session.begin(Review(request), thread.turn_caller())
     turn = review_turn(started.turn, request.user_facing_hint)
-    return ReviewStartResponse(turn=turn, review_thread_id=live.id)
+    return ReviewStartResponse(turn=turn, review_thread_id=thread.id)
 
 
-async def _review_request(context: ThreadContext, target: turn.ReviewTarget, cwd: str) -> ReviewRequest:
+async def _review_request(thread: ConversationContext, target: turn.ReviewTarget) -> ReviewRequest:
     match target:
         case turn.UncommittedChangesReviewTarget():
             return review_texts.uncommitted_changes()
         case turn.BaseBranchReviewTarget():
             branch = _required_text(target.branch, "branch")
-            base = await context.host.merge_base(Path(cwd), branch)
+            cwd = Path(thread.session.facts.settings.cwd)
+            base = await thread.connection.host.merge_base(cwd, branch)
             return review_texts.against_branch(branch, base)
         case turn.CommitReviewTarget():
             title = (target.title or "").strip()
@@ -110,17 +103,16 @@ MOST_DIGITS = 18
 
 
 async def terminals_list(
-    context: ThreadContext, params: wire.ThreadBackgroundTerminalsListParams
+    thread: ConversationContext, params: wire.ThreadBackgroundTerminalsListParams
 ) -> wire.ThreadBackgroundTerminalsListResponse:
     """List terminals by number, all of them unless a limit is given; the cursor is the number of the last terminal of
     the page.
     """
-    live = context.loaded(params.thread_id)
     after = -1 if params.cursor is None else _number(params.cursor, "invalid cursor", "cursor")
-    rest = [each for each in live.session.terminals() if each.number > after]
+    rest = [each for each in thread.session.terminals() if each.number > after]
     page = rest if params.limit is None else rest[: max(params.limit, 1)]
-    turn = context.reading.live.live_turn(live)
-    usages = await live.session.usage_of(page)
+    turn = thread.followed_turn()
+    usages = await thread.session.usage_of(page)
     return wire.ThreadBackgroundTerminalsListResponse(
         data=tuple(
             wire.ThreadBackgroundTerminal(
@@ -139,15 +131,14 @@ async def terminals_list(
 
 
 async def terminals_terminate(
-    context: ThreadContext, params: wire.ThreadBackgroundTerminalsTerminateParams
+    thread: ConversationContext, params: wire.ThreadBackgroundTerminalsTerminateParams
 ) -> wire.ThreadBackgroundTerminalsTerminateResponse:
-    live = context.loaded(params.thread_id)
     number = _number(params.process_id, "invalid background terminal process id", "processId")
-    return wire.ThreadBackgroundTerminalsTerminateResponse(terminated=live.session.kill_terminals({number}))
+    return wire.ThreadBackgroundTerminalsTerminateResponse(terminated=thread.session.kill_terminals({number}))
 
 
-async def terminals_clean(context: ThreadContext, params: InThread) -> None:
-    context.loaded(params.thread_id).session.kill_terminals()
+async def terminals_clean(thread: ConversationContext, params: InThread) -> None:
+    thread.session.kill_terminals()
 
 
 def _number(text: str, problem: str, field: str) -> int:
@@ -157,18 +148,17 @@ def _number(text: str, problem: str, field: str) -> int:
 
 
 async def thread_goal_set(
-    context: ThreadContext, params: wire.ThreadGoalSetParams
+    thread: ConversationContext, params: wire.ThreadGoalSetParams
 ) -> wire.ThreadGoalSetResponse:
-    live = _with_goals(context.loaded(params.thread_id))
+    live = _with_goals(thread.live)
     takes_budget_away = params.token_budget is None and "token_budget" in params.model_fields_set
     change = GoalChange(
         objective=params.objective,
         status=goal_status(params.status),
         token_budget="none" if takes_budget_away else params.token_budget,
     )
-    live.subscriptions.prefer(context.client, context.api)  # questions of its turns are asked in this API
     try:
-        goal = live.session.goal.set(change)
+        goal = live.session.goal.set(change, thread.turn_caller())
     except GoalRefused as error:
         raise invalid_field(str(error), error.field) from error
     except NoGoal as error:
@@ -177,7 +167,7 @@ async def thread_goal_set(
     return wire.ThreadGoalSetResponse(goal=shown_goal(live.id, goal))
 
 
-async def thread_goal_get(context: ThreadContext, params: InThread) -> wire.ThreadGoalGetResponse:
+async def thread_goal_get(context: ConnectionContext, params: InThread) -> wire.ThreadGoalGetResponse:
     """Return the goal of a thread, which may be stored without being open."""
     thread_id = parse_thread_id(params.thread_id)
     live = context.conversations.find(thread_id)
@@ -185,18 +175,18 @@ async def thread_goal_get(context: ThreadContext, params: InThread) -> wire.Thre
         goal = _with_goals(live).session.facts.goal
     else:
         try:
-            path = await context.reading.stored.find(thread_id, archived=False)
+            path = await context.stored.get().find(thread_id, archived=False)
         except RolloutNotFound:
             raise thread_not_found(thread_id) from None
-        goal = await context.reading.stored.goal(path)
+        goal = await context.stored.get().goal(path)
     return wire.ThreadGoalGetResponse(goal=None if goal is None else shown_goal(thread_id, goal))
 
 
 async def thread_goal_clear(
-    context: ThreadContext, params: wire.ThreadGoalClearParams
+    thread: ConversationContext, params: wire.ThreadGoalClearParams
 ) -> wire.ThreadGoalClearResponse:
     """Remove the goal; a running turn for it goes on to its end."""
-    live = _with_goals(context.loaded(params.thread_id))
+    live = _with_goals(thread.live)
     return wire.ThreadGoalClearResponse(cleared=live.session.goal.clear())
 
 
@@ -209,18 +199,18 @@ def _with_goals(live: LiveConversation) -> LiveConversation:
     return live
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    threads = services.threads.get()
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
+    thread = thread_of(context)
     return (
-        route(wire.THREAD_COMPACT_START, thread_compact_start, threads),
-        route(wire.THREAD_INJECT_ITEMS, thread_inject_items, threads),
-        route(wire.THREAD_SHELL_COMMAND, thread_shell_command, threads),
-        route(THREAD_SETTINGS_UPDATE, thread_settings_update, threads),
-        route(turn.REVIEW_START, review_start, threads),
-        route(wire.THREAD_GOAL_SET, thread_goal_set, threads),
-        route(wire.THREAD_GOAL_GET, thread_goal_get, threads),
-        route(wire.THREAD_GOAL_CLEAR, thread_goal_clear, threads),
-        route(wire.THREAD_BACKGROUND_TERMINALS_LIST, terminals_list, threads),
-        route(wire.THREAD_BACKGROUND_TERMINALS_TERMINATE, terminals_terminate, threads),
-        route(wire.THREAD_BACKGROUND_TERMINALS_CLEAN, terminals_clean, threads),
+        route_in(wire.THREAD_COMPACT_START, thread_compact_start, thread),
+        route_in(wire.THREAD_INJECT_ITEMS, thread_inject_items, thread),
+        route_in(wire.THREAD_SHELL_COMMAND, thread_shell_command, thread),
+        route_in(THREAD_SETTINGS_UPDATE, thread_settings_update, thread),
+        route_in(turn.REVIEW_START, review_start, thread),
+        route_in(wire.THREAD_GOAL_SET, thread_goal_set, thread),
+        route(wire.THREAD_GOAL_GET, thread_goal_get, context),
+        route_in(wire.THREAD_GOAL_CLEAR, thread_goal_clear, thread),
+        route_in(wire.THREAD_BACKGROUND_TERMINALS_LIST, terminals_list, thread),
+        route_in(wire.THREAD_BACKGROUND_TERMINALS_TERMINATE, terminals_terminate, thread),
+        route_in(wire.THREAD_BACKGROUND_TERMINALS_CLEAN, terminals_clean, thread),
     )

@@ -15,12 +15,12 @@ from app_server.engine.storage.pagination import (
     ThreadFilter,
     parse_cursor,
 )
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
-from app_server.server.apis.v2.loaded_threads import FoundThread, ReadingContext
 from app_server.server.apis.v2.page_sizes import fitting, next_cursor, turns_page
+from app_server.server.apis.v2.thread_reader import FoundThread, thread_reader
 from app_server.server.apis.v2.turn_shapes import shown_items, whole_turns
 from app_server.server.apis.v2.v2_errors import invalid_cursor
-from app_server.server.apis.v2.v2_services import ThreadServices
 from app_server_protocol.ids import parse_conversation_id, sound_path
 from app_server_protocol.rpc_errors import invalid_field, invalid_params, invalid_request
 from app_server_protocol.v2 import thread_store as wire
@@ -28,36 +28,39 @@ from app_server_protocol.v2.fields import ByPages
 from app_server_protocol.v2.turn import Turn
 
 
-async def thread_read(context: ReadingContext, params: wire.ThreadReadParams) -> wire.ShownThread:
-    thread = await context.find(params.thread_id)
+async def thread_read(context: ConnectionContext, params: wire.ThreadReadParams) -> wire.ShownThread:
+    reader = thread_reader(context)
+    thread = await reader.find(params.thread_id)
     turns: tuple[Turn, ...] = ()
     if params.include_turns:
         _require_turns(thread, "includeTurns")
-        turns = await context.read(thread, lambda history: whole_turns(history.all_turns()))
-    return wire.ShownThread(thread=await context.shown(thread, turns))
+        turns = await reader.read(thread, lambda history: whole_turns(history.all_turns()))
+    return wire.ShownThread(thread=await reader.shown(thread, turns))
 
 
 async def thread_turns_list(
-    context: ReadingContext, params: wire.ThreadTurnsListParams
+    context: ConnectionContext, params: wire.ThreadTurnsListParams
 ) -> wire.ThreadTurnsListResponse:
-    thread = await context.find(params.thread_id)
+    reader = thread_reader(context)
+    thread = await reader.find(params.thread_id)
     _require_turns(thread, "thread/turns/list")
     newest_first = params.sort_direction != "asc"
     request = PageRequest(anchor=_anchor(params.cursor), limit=params.limit, newest_first=newest_first)
-    page = turns_page(await context.read(thread, lambda history: history.turns(request)), params.items_view)
+    page = turns_page(await reader.read(thread, lambda history: history.turns(request)), params.items_view)
     return wire.ThreadTurnsListResponse(
         data=page.data, next_cursor=page.next_cursor, backwards_cursor=page.backwards_cursor
     )
 
 
 async def thread_items_list(
-    context: ReadingContext, params: wire.ThreadItemsListParams
+    context: ConnectionContext, params: wire.ThreadItemsListParams
 ) -> wire.ThreadItemsListResponse:
-    thread = await context.find(params.thread_id)
+    reader = thread_reader(context)
+    thread = await reader.find(params.thread_id)
     _require_turns(thread, "thread/items/list")
     newest_first = params.sort_direction == "desc"
     request = PageRequest(anchor=_anchor(params.cursor), limit=params.limit, newest_first=newest_first)
-    page = await context.read(thread, lambda history: history.items(request, params.turn_id))
+    page = await reader.read(thread, lambda history: history.items(request, params.turn_id))
     shown = [_entries(row, newest_first=newest_first) for row in page.rows]
     count = fitting(shown)
     return wire.ThreadItemsListResponse(
@@ -67,9 +70,9 @@ async def thread_items_list(
     )
 
 
-async def thread_loaded_list(context: ReadingContext, params: ByPages) -> wire.ThreadLoadedListResponse:
+async def thread_loaded_list(context: ConnectionContext, params: ByPages) -> wire.ThreadLoadedListResponse:
     """List loaded threads by pages; the cursor is the last id of the page before."""
-    ids = context.live.loaded()
+    ids = thread_reader(context).live.loaded()
     start = 0
     if params.cursor is not None:
         if params.cursor not in ids:
@@ -132,7 +135,7 @@ MOST_LISTED = 100
 
 
 async def thread_list(
-    context: ReadingContext, params: wire.ThreadListParams
+    context: ConnectionContext, params: wire.ThreadListParams
 ) -> AsyncIterator[wire.ThreadListResponse]:
     if params.sort_key == "section_position":
         raise invalid_field("threads have no sections to sort by", "sortKey")
@@ -155,14 +158,15 @@ async def thread_list(
         excluded=_excluded(params),
         search=params.search_term or None,
     )
-    page = await context.stored.list(list_request(params, wanted))
+    reader, stored = thread_reader(context), context.stored.get()
+    page = await stored.list(list_request(params, wanted))
     yield wire.ThreadListResponse(
-        data=tuple(context.view(each) for each in page.rows),
+        data=tuple(reader.view(each) for each in page.rows),
         next_cursor=page.next_cursor,
         backwards_cursor=page.backwards_cursor,
     )
     if page.next_cursor is not None:
-        await context.stored.read_ahead()
+        await stored.read_ahead()
 
 
 def list_sources(kinds: tuple[wire.ThreadSourceKind, ...] | None) -> frozenset[str]:
@@ -183,7 +187,7 @@ def list_request(
     )
 
 
-async def _cwds(context: ReadingContext, params: wire.ThreadListParams) -> frozenset[str] | None:
+async def _cwds(context: ConnectionContext, params: wire.ThreadListParams) -> frozenset[str] | None:
     """Return the directories in both forms that threads may have: as named, and with symbolic links resolved."""
     if params.cwd is None:
         return None
@@ -192,7 +196,7 @@ async def _cwds(context: ReadingContext, params: wire.ThreadListParams) -> froze
         named = tuple(map(sound_path, named))
     except ValueError as error:
         raise invalid_field(f"invalid cwd: {error}", "cwd") from None
-    return await context.stored.folders([os.path.join(context.config.cwd, each) for each in named])
+    return await context.stored.get().folders([os.path.join(context.config.cwd, each) for each in named])
 
 
 def _included(params: wire.ThreadListParams) -> frozenset[str] | None:
@@ -216,12 +220,11 @@ def _thread_ids(ids: Sequence[str], field: str, what: str) -> frozenset[str]:
     return frozenset(id for id in parsed.values() if id is not None)
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    reading = services.threads.get().reading
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     return (
-        route(wire.THREAD_READ, thread_read, reading),
-        route(wire.THREAD_TURNS_LIST, thread_turns_list, reading),
-        route(wire.THREAD_ITEMS_LIST, thread_items_list, reading),
-        route(wire.THREAD_LOADED_LIST, thread_loaded_list, reading),
-        route(wire.THREAD_LIST, thread_list, reading),
+        route(wire.THREAD_READ, thread_read, context),
+        route(wire.THREAD_TURNS_LIST, thread_turns_list, context),
+        route(wire.THREAD_ITEMS_LIST, thread_items_list, context),
+        route(wire.THREAD_LOADED_LIST, thread_loaded_list, context),
+        route(wire.THREAD_LIST, thread_list, context),
     )

@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from app_server.engine.storage.pagination import FoundThread, ThreadFilter, page_limit
+from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
 from app_server.server.apis.v2.handlers.thread_reads import list_request, list_sources
-from app_server.server.apis.v2.loaded_threads import ReadingContext
-from app_server.server.apis.v2.v2_services import ThreadNotifier, ThreadServices
+from app_server.server.apis.v2.thread_notifier import to_client
+from app_server.server.apis.v2.thread_reader import ThreadReader, thread_reader
 from app_server_protocol.rpc_errors import invalid_field, invalid_params
 from app_server_protocol.v2 import thread_store as wire
 from app_server_protocol.v2.fields import RequestId
@@ -45,52 +46,49 @@ class RunningSearch(Struct, eq=False):
         )
 
 
-class SearchContext(Struct, frozen=True):
-    """Services of the searches of one client."""
+class RunningSearches(dict[RequestId, RunningSearch]):
+    """The searches of one client that go on, by the ids of their requests."""
 
-    reading: ReadingContext
-    notifier: ThreadNotifier
-    clock: Callable[[], float]
-    """Monotonic seconds."""
-    running: dict[RequestId, RunningSearch] = msgspec.field(default_factory=dict)
-    """Searches that go on, by the ids of their requests."""
+
+def _running(context: ConnectionContext) -> RunningSearches:
+    return context.own.get(RunningSearches, RunningSearches)
 
 
 async def thread_search(
-    context: SearchContext, params: wire.ThreadSearchParams
+    context: ConnectionContext, params: wire.ThreadSearchParams
 ) -> AsyncIterator[wire.ThreadSearchResponse]:
     _require_text(params.search_term)
     if len(params.search_term) > MOST_CHARACTERS:
         message = f"searchTerm has {len(params.search_term)} characters, of at most {MOST_CHARACTERS}"
         raise invalid_field(message, "searchTerm")
     yield await _search(context, params, (), lambda found: None)
-    await context.reading.stored.read_ahead(messages=True)
+    await context.stored.get().read_ahead(messages=True)
 
 
 async def thread_search_stream(
-    context: SearchContext, params: wire.ThreadSearchParams
+    context: ConnectionContext, params: wire.ThreadSearchParams
 ) -> AsyncIterator[wire.ThreadSearchResponse]:
     """Search, and send what is found first if the rest takes long."""
     _require_text(params.search_term)
     if len(params.search_term.strip().encode("utf-8", "replace")) > MOST_STREAM_BYTES:
         message = f"thread/search/stream searchTerm exceeds {MOST_STREAM_BYTES} UTF-8 bytes"
         raise invalid_params(message, "searchTerm")
-    id, begun = params.request_id, context.clock()
+    id, begun = params.request_id, context.machine.monotonic()
     assert id is not None
     sent = 0
 
     def tell(found: list[wire.ThreadSearchResult]) -> None:
         nonlocal sent
-        if context.clock() - begun > QUICK_SECONDS and len(found) > sent < sum(FIRST_PARTS):
+        if context.machine.monotonic() - begun > QUICK_SECONDS and len(found) > sent < sum(FIRST_PARTS):
             new, sent = tuple(found[sent:]), len(found)
-            context.notifier.notify(wire.THREAD_SEARCH_PARTIAL, request_id=id, data=new)
+            to_client(context).notify(wire.THREAD_SEARCH_PARTIAL, request_id=id, data=new)
 
     yield await _search(context, params, FIRST_PARTS, tell)
-    await context.reading.stored.read_ahead(messages=True)
+    await context.stored.get().read_ahead(messages=True)
 
 
-async def thread_search_cancel(context: SearchContext, params: wire.ThreadSearchCancelParams) -> None:
-    search = context.running.get(params.request_id)
+async def thread_search_cancel(context: ConnectionContext, params: wire.ThreadSearchCancelParams) -> None:
+    search = _running(context).get(params.request_id)
     if search is not None:
         search.scope.cancel()
 
@@ -101,7 +99,7 @@ def _require_text(term: str) -> None:
 
 
 async def _search(
-    context: SearchContext,
+    context: ConnectionContext,
     params: wire.ThreadSearchParams,
     parts: Sequence[int],
     tell: Callable[[list[wire.ThreadSearchResult]], None],
@@ -109,37 +107,37 @@ async def _search(
     """Search until the page is full, or until the search is cancelled. `parts` are the sizes of its first parts. `tell`
     is called with what is found whenever the search goes on after a part. Raises InvalidCursor.
     """
-    search, id = RunningSearch(next_cursor=params.cursor), params.request_id
+    search, id, running = RunningSearch(next_cursor=params.cursor), params.request_id, _running(context)
     if id is not None:
-        context.running[id] = search
+        running[id] = search
     try:
         with search.scope:
-            await _fill(context.reading, params, search, parts, tell)
+            await _fill(thread_reader(context), params, search, parts, tell)
     finally:
-        if id is not None and context.running.get(id) is search:
-            del context.running[id]
+        if id is not None and running.get(id) is search:
+            del running[id]
     return search.answer()
 
 
 async def _fill(
-    reading: ReadingContext,
+    reader: ThreadReader,
     params: wire.ThreadSearchParams,
     search: RunningSearch,
     parts: Sequence[int],
     tell: Callable[[list[wire.ThreadSearchResult]], None],
 ) -> None:
-    provider = reading.config.load().provider.id
+    provider = reader.config.load().provider.id
     wanted = ThreadFilter(sources=list_sources(params.source_kinds), default_provider=provider)
     request, rest = list_request(params, wanted), page_limit(params.limit)
     sizes, seen = iter(parts), set[str]()
     while rest:
         size = min(next(sizes, rest), rest)
         part = replace(request, limit=size, cursor=search.next_cursor)
-        page = await reading.stored.search(part, params.search_term, reading.live.loaded())
+        page = await reader.stored.search(part, params.search_term, reader.live.loaded())
         rows = [each for each in page.rows if each[0].id not in seen]
         search.backwards_cursor = search.backwards_cursor if seen else page.backwards_cursor
         seen |= {summary.id for summary, _ in rows}
-        search.found += [_shown(reading, each) for each in rows]
+        search.found += [_shown(reader, each) for each in rows]
         search.next_cursor = page.next_cursor
         rest -= size
         if page.next_cursor is None:
@@ -148,15 +146,12 @@ async def _fill(
             tell(search.found)
 
 
-def _shown(reading: ReadingContext, found: FoundThread) -> wire.ThreadSearchResult:
+def _shown(reader: ThreadReader, found: FoundThread) -> wire.ThreadSearchResult:
     summary, words = found
-    return wire.ThreadSearchResult(thread=reading.view(summary), snippet=words)
+    return wire.ThreadSearchResult(thread=reader.view(summary), snippet=words)
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    context = SearchContext(
-        services.threads.get().reading, services.notifier, services.server.machine.monotonic
-    )
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
     return (
         route(wire.THREAD_SEARCH, thread_search, context),
         route(wire.THREAD_SEARCH_STREAM, thread_search_stream, context),

@@ -5,14 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
-from msgspec import Struct
-
-from app_server.engine.session.session_commands import ChangeSettings
 from app_server.engine.storage.pagination import PageRequest
 from app_server.engine.storage.rollout_names import conversation_of
 from app_server.engine.support.engine_errors import (
@@ -22,19 +17,16 @@ from app_server.engine.support.engine_errors import (
     RolloutNotFound,
 )
 from app_server.engine.thread_origin import NewConversation, Origin, StoredRollout, SuppliedHistory
-from app_server.server.apis.api_services import (
-    ServerServices,
-    require_existing_folder,
-    require_folder,
-    resolved_patch,
-)
+from app_server.server.apis.contexts import ConnectionContext, ConversationContext
 from app_server.server.apis.router import Route, route
-from app_server.server.apis.v2.account_limits import AccountLimits
-from app_server.server.apis.v2.loaded_threads import LoadedThreads, ReadingContext
 from app_server.server.apis.v2.notices import shown_goal, token_usage
+from app_server.server.apis.v2.open_threads import SUBSCRIPTION, joining, subscribe, to_audience
 from app_server.server.apis.v2.page_sizes import turns_page
 from app_server.server.apis.v2.reopening import reopened
+from app_server.server.apis.v2.shared_threads import shared_threads, thread_api
 from app_server.server.apis.v2.thread_items import response_items
+from app_server.server.apis.v2.thread_notifier import to_client
+from app_server.server.apis.v2.thread_reader import thread_reader
 from app_server.server.apis.v2.thread_settings import (
     client_tools,
     collaboration_mode,
@@ -44,16 +36,10 @@ from app_server.server.apis.v2.thread_settings import (
     thread_status,
 )
 from app_server.server.apis.v2.turn_shapes import whole_turns
-from app_server.server.apis.v2.v2_adapter import ThreadAdapter, running_turn
+from app_server.server.apis.v2.v2_adapter import running_turn
 from app_server.server.apis.v2.v2_errors import parse_thread_id, rollout_not_found
-from app_server.server.apis.v2.v2_services import SUBSCRIPTION, ThreadContext, ThreadNotifier, ThreadServices
-from app_server.server.conversations.adapter import ApiId, ConversationApi
-from app_server.server.conversations.idle import IdleReaper
-from app_server.server.conversations.live import LiveConversation
-from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnRecord
-from app_server_protocol.engine.thread_settings import UNCHANGED
 from app_server_protocol.ids import ConversationId
 from app_server_protocol.rpc_errors import invalid_field, invalid_request
 from app_server_protocol.v2 import thread as wire
@@ -67,9 +53,9 @@ if TYPE_CHECKING:
 
 
 async def thread_start(
-    context: ThreadContext, params: thread_open.ThreadStartParams
+    context: ConnectionContext, params: thread_open.ThreadStartParams
 ) -> AsyncIterator[thread_open.ThreadStartResponse]:
-    require_folder(context.client, params.cwd)
+    context.require_folder(params.cwd)
     with settings_errors():
         config = context.config.load(overrides_of(params))
     origin = NewConversation(
@@ -81,38 +67,41 @@ async def thread_start(
     live, _ = await context.conversations.open(context.client, config, origin)
     async with live.opened():
         live.auto_unload = True
-        thread = await shown_thread(context, live)
-        yield thread_open.ThreadStartResponse(thread=thread, **in_force(live.session.facts))
-        context.to_audience(live.id).notify(wire.THREAD_STARTED, thread=thread)
-        context.subscribe(live, raw=params.experimental_raw_events)
+        thread = ConversationContext(context, live, thread_api(context))
+        shown = await shown_thread(thread)
+        yield thread_open.ThreadStartResponse(thread=shown, **in_force(live.session.facts))
+        to_audience(context, live.id).notify(wire.THREAD_STARTED, thread=shown)
+        subscribe(thread, raw=params.experimental_raw_events)
 
 
 async def thread_resume(
-    context: ThreadContext, params: thread_open.ThreadResumeParams
+    context: ConnectionContext, params: thread_open.ThreadResumeParams
 ) -> AsyncIterator[thread_open.ThreadResumeResponse]:
     # The file name has the thread's id, which takes precedence over the id in the request.
     id = parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
-    require_existing_folder(context.client, params.cwd)
+    context.require_existing_folder(params.cwd)
     live, stored = await context.conversations.find_settled(id), None
     if live is None:
-        live, stored = await _reopen(context, id, params)
+        thread, stored = await _reopen(context, id, params)
     else:
-        _require_joinable(context, live, params)
-        _change_settings(context, live, params)
-    with live.kept(), context.joining(live) as joining:
-        running, status = running_turn(context.reading.live.live_turn(live)), live.status
-        turns = () if params.exclude_turns else await all_turns(context, live, stored)
-        if joining.begun is not None and not params.exclude_turns:
-            turns = _as_joined(turns, running, joining.begun)
-        tell_usage = await usage_so_far(context, live, stored)
-        thread = await shown_thread(context, live, turns)
-        if joining.begun is not None:  # later changes are sent after the response
-            thread = replace(thread, status=thread_status(status))
+        thread = ConversationContext(context, live, thread_api(context))
+        _require_joinable(thread, params)
+        _change_settings(thread, params)
+    live = thread.live
+    with live.kept(), joining(thread) as join:
+        running, status = running_turn(thread.followed_turn()), live.status
+        turns = () if params.exclude_turns else await all_turns(thread, stored)
+        if join.begun is not None and not params.exclude_turns:
+            turns = _as_joined(turns, running, join.begun)
+        tell_usage = await usage_so_far(thread, stored)
+        shown = await shown_thread(thread, turns)
+        if join.begun is not None:  # later changes are sent after the response
+            shown = replace(shown, status=thread_status(status))
         # A client that does not request turns reads the items of a paginated thread from their end.
-        places = await newest_places(context, live) if params.exclude_turns else (None, None)
-        page = await first_page(context, live, params.initial_turns_page)
+        places = await newest_places(thread) if params.exclude_turns else (None, None)
+        page = await first_page(thread, params.initial_turns_page)
         yield thread_open.ThreadResumeResponse(
-            thread=thread,
+            thread=shown,
             turns_backwards_cursor=places[0],
             items_backwards_cursor=places[1],
             initial_turns_page=page,
@@ -121,89 +110,83 @@ async def thread_resume(
         )
         tell_usage()
         # Open questions are asked again, and all later events are sent.
-        joining.enter()
+        join.enter()
     if (goal := live.session.facts.goal) is not None:
-        context.notifier.notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown_goal(live.id, goal))
+        to_client(context).notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown_goal(live.id, goal))
 
 
-async def newest_places(context: ThreadContext, live: LiveConversation) -> tuple[str | None, str | None]:
+async def newest_places(thread: ConversationContext) -> tuple[str | None, str | None]:
     """Return cursors from which a client pages back through the turns and the items; None if nothing is stored."""
-    if live.rollout_path is None:
+    if thread.live.rollout_path is None:
         return None, None
     newest = PageRequest(limit=1, newest_first=True)
-    thread = await context.reading.find(live.id)
-    return await context.reading.read(
-        thread,
+    reader = thread_reader(thread.connection)
+    return await reader.read(
+        await reader.find(thread.id),
         lambda history: (history.turns(newest).backwards_cursor, history.items(newest).backwards_cursor),
     )
 
 
 async def first_page(
-    context: ThreadContext,
-    live: LiveConversation,
-    wanted: thread_open.ThreadResumeInitialTurnsPageParams | None,
+    thread: ConversationContext, wanted: thread_open.ThreadResumeInitialTurnsPageParams | None
 ) -> thread_open.TurnsPage | None:
     """Return the page of stored turns that the client requests with the response; None if it requests none, or if
     nothing is stored.
     """
-    if wanted is None or live.rollout_path is None:
+    if wanted is None or thread.live.rollout_path is None:
         return None
     request = PageRequest(limit=wanted.limit, newest_first=wanted.sort_direction != "asc")
-    thread = await context.reading.find(live.id)
-    page = await context.reading.read(thread, lambda history: history.turns(request))
+    reader = thread_reader(thread.connection)
+    page = await reader.read(await reader.find(thread.id), lambda history: history.turns(request))
     return turns_page(page, wanted.items_view)
 
 
 async def thread_unsubscribe(
-    context: ThreadContext, params: InThread
+    context: ConnectionContext, params: InThread
 ) -> AsyncIterator[thread_open.ThreadUnsubscribeResponse]:
     live = context.conversations.find(parse_thread_id(params.thread_id))
     if live is None:
         status: thread_open.ThreadUnsubscribeStatus = "notLoaded"
-    elif context.client not in live.subscriptions.subscribers(context.api):
+    elif context.client not in live.subscriptions.subscribers(thread_api(context)):
         status = "notSubscribed"
     else:
         live.unsubscribe(context.client, SUBSCRIPTION)
         status = "unsubscribed"
     yield thread_open.ThreadUnsubscribeResponse(status=status)
-    await context.unloader.look()
+    await shared_threads(context).unloader.look()
 
 
-def _require_joinable(
-    context: ThreadContext, live: LiveConversation, params: thread_open.ThreadResumeParams
-) -> None:
+def _require_joinable(thread: ConversationContext, params: thread_open.ThreadResumeParams) -> None:
     """Check that a thread can be joined. Raises RpcError if it is not stored, or if the request gives another history:
     the thread goes on with the history that it has.
     """
+    live = thread.live
     if live.rollout_path is None:
         raise rollout_not_found(live.id)
     if params.history is not None:
         text = f"cannot resume thread {live.id} with history while it is already running"
         raise invalid_field(text, "history")
-    named = params.path and os.path.realpath(context.config.home / params.path)
+    named = params.path and os.path.realpath(thread.connection.config.home / params.path)
     if named and named != os.path.realpath(live.rollout_path):
         text = f"cannot resume running thread {live.id} with stale path: requested `{params.path}`"
         raise invalid_field(f"{text}, active `{live.rollout_path}`", "path")
 
 
-def _change_settings(
-    context: ThreadContext, live: LiveConversation, params: thread_open.ThreadResumeParams
-) -> None:
+def _change_settings(thread: ConversationContext, params: thread_open.ThreadResumeParams) -> None:
     """Apply the settings that the request names from the next turn on, also in a thread that another client has or had
     open.
     """
-    if live.opened_by is context.client and not live.shared_with_others(context.client):
+    if thread.live.opened_by is thread.client and not thread.live.shared_with_others(thread.client):
         return
     with settings_errors():
         given = overrides_of(params)
-        change = resolved_patch(given, context.config.load(given))
-    if change != UNCHANGED:
-        live.session.do(ChangeSettings(live.session.facts.permitted(change)))
+        config = thread.connection.config.load(given)
+    thread.change_settings(given, config)
 
 
 async def _reopen(
-    context: ThreadContext, id: ConversationId, params: thread_open.ThreadResumeParams
-) -> tuple[LiveConversation, tuple[TurnRecord, ...]]:
+    context: ConnectionContext, id: ConversationId, params: thread_open.ThreadResumeParams
+) -> tuple[ConversationContext, tuple[TurnRecord, ...]]:
     """Open a thread; return it with its stored turns. A thread that begins with the given history is a new one."""
     given = overrides_of(params)
     with settings_errors():
@@ -213,15 +196,15 @@ async def _reopen(
         else:
             path = await (_named_path(context, id, params.path) if params.path else stored_path(context, id))
             origin = StoredRollout(path, turns=True, keeps_usage=True)
-            config = await reopened(context.config, context.reading.stored, path, given)
+            config = await reopened(context.config, context.stored.get(), path, given)
     live, opened = await context.conversations.open(context.client, config, origin)
-    stored = opened.stored
+    thread, stored = ConversationContext(context, live, thread_api(context)), opened.stored
     async with live.opened():
-        live.subscriptions.adapter(context.api, context.client)
+        live.subscriptions.adapter(thread.api, context.client)
         live.auto_unload = True
     status = thread_status(live.status)
-    context.to_audience(live.id).notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
-    return live, () if stored is None or stored.turns is None else stored.turns.turns
+    to_audience(context, live.id).notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
+    return thread, () if stored is None or stored.turns is None else stored.turns.turns
 
 
 @contextmanager
@@ -256,25 +239,26 @@ def in_force(facts: SessionFacts) -> dict[str, Json]:
 
 
 async def usage_so_far(
-    context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None
+    thread: ConversationContext, stored: tuple[TurnRecord, ...] | None
 ) -> Callable[[], None]:
     """Return the function that notifies the client of the usage of a thread that was stored or open before, under its
     last turn. It sends nothing if the usage is not known, or if tokens were used since: that usage is sent anyway.
     `stored` are the turns, if they were read already.
     """
+    live, reader = thread.live, thread_reader(thread.connection)
     usage = live.session.facts.usage
     turns: Sequence[TurnRecord] = ()
     if usage is not None and live.rollout_path is not None:
-        if stored is not None and context.reading.live.running_turn(live.id) is None:
+        if stored is not None and reader.live.running_turn(live.id) is None:
             turns = stored[-1:]
         else:
             newest = PageRequest(limit=1, newest_first=True)
-            thread = await context.reading.find(live.id)
-            turns = await context.reading.read(thread, lambda history: history.turns(newest).rows)
+            found = await reader.find(live.id)
+            turns = await reader.read(found, lambda history: history.turns(newest).rows)
 
     def tell() -> None:
         if usage is not None and turns and usage is live.session.facts.usage:
-            context.notifier.notify(
+            to_client(thread.connection).notify(
                 wire.THREAD_TOKEN_USAGE_UPDATED,
                 thread_id=live.id,
                 turn_id=turns[0].id,
@@ -284,24 +268,24 @@ async def usage_so_far(
     return tell
 
 
-async def shown_thread(
-    context: ThreadContext, live: LiveConversation, turns: tuple[Turn, ...] = ()
-) -> wire.Thread:
-    return await context.reading.shown(await context.reading.find(live.id), turns)
+async def shown_thread(thread: ConversationContext, turns: tuple[Turn, ...] = ()) -> wire.Thread:
+    reader = thread_reader(thread.connection)
+    return await reader.shown(await reader.find(thread.id), turns)
 
 
 async def all_turns(
-    context: ThreadContext, live: LiveConversation, stored: tuple[TurnRecord, ...] | None = None
+    thread: ConversationContext, stored: tuple[TurnRecord, ...] | None = None
 ) -> tuple[Turn, ...]:
     """Return all turns, oldest first; a running turn is the last, with the items that go on. `stored` are the turns
     that were read already, if they were.
     """
+    reader = thread_reader(thread.connection)
     if stored is None:
-        thread = await context.reading.find(live.id)
-        turns = await context.reading.read(thread, lambda history: whole_turns(history.all_turns()))
+        found = await reader.find(thread.id)
+        turns = await reader.read(found, lambda history: whole_turns(history.all_turns()))
     else:
-        turns = await context.reading.stored.show(stored, whole_turns)
-    running = context.reading.live.running_turn(live.id)
+        turns = await reader.stored.show(stored, whole_turns)
+    running = reader.live.running_turn(thread.id)
     if running is None:
         return turns
     return (*(turn for turn in turns if turn.id != running.id), running)
@@ -315,85 +299,27 @@ def _as_joined(turns: tuple[Turn, ...], running: Turn | None, begun: Collection[
     return before if running is None else (*before, running)
 
 
-async def _named_path(context: ThreadContext, thread_id: ConversationId, named: str) -> Path:
+async def _named_path(context: ConnectionContext, thread_id: ConversationId, named: str) -> Path:
     path = context.config.home / named
-    if not await context.reading.stored.is_file(path):
+    if not await context.stored.get().is_file(path):
         raise rollout_not_found(thread_id)
     return path
 
 
-async def stored_path(context: ThreadContext, thread_id: ConversationId) -> Path:
+async def stored_path(context: ConnectionContext, thread_id: ConversationId) -> Path:
     try:
-        return await context.reading.stored.find(thread_id, archived=False)
+        return await context.stored.get().find(thread_id, archived=False)
     except RolloutNotFound:
-        if await context.reading.stored.find_archived(thread_id) is not None:
+        if await context.stored.get().find_archived(thread_id) is not None:
             text = f"session {thread_id} is archived; bring it back with thread/unarchive first"
             raise invalid_request(text, "archived") from None
         raise rollout_not_found(thread_id) from None
 
 
-class SharedThreads(Struct, frozen=True):
-    """State that all clients of this API share."""
-
-    api: ConversationApi
-    unloader: IdleReaper
-
-
-def thread_context(services: ServerServices, notifier: ThreadNotifier) -> ThreadContext:
-    """Return the services of the handlers for threads."""
-    config, conversations, client = services.config, services.conversations, services.client
-    shared = services.shared.get(SharedThreads, lambda: _shared_threads(services, notifier))
-    client.speaks.add(shared.api.id)
-    loaded = LoadedThreads(conversations, shared.api, client, services.handshake.user_agent)
-    return ThreadContext(
-        config=config,
-        conversations=conversations,
-        client=client,
-        notifier=notifier,
-        api=shared.api,
-        reading=ReadingContext(config, loaded, services.stored),
-        unloader=shared.unloader,
-        host=services.host,
-    )
-
-
-def _shared_threads(services: ServerServices, notifier: ThreadNotifier) -> SharedThreads:
-    """Make the state that clients of the thread API share, for the first such client, and begin to unload
-    idle threads.
-    """
-    conversations, machine = services.conversations, services.machine
-    limits = services.shared.get(AccountLimits, AccountLimits)
-
-    def new_adapter(thread_id: str) -> ThreadAdapter:
-        live = conversations.find(thread_id)
-        used = None if live is None else live.session.facts.usage
-        return ThreadAdapter(thread_id, machine.wall_clock, limits, used)
-
-    api = ConversationApi(ApiId("v2"), new_adapter)
-
-    def closed(live: LiveConversation) -> None:
-        heard, id = notifier.to(live.subscriptions.audience(api)), live.id
-        heard.notify(wire.THREAD_CLOSED, thread_id=id)
-        heard.notify(wire.THREAD_STATUS_CHANGED, thread_id=id, status=wire.NotLoadedThreadStatus())
-
-    def renamed(id: str, name: str, by: Client) -> None:
-        live = conversations.find(id)
-        heard = conversations.hear_all(api) if live is None else live.subscriptions.audience(api)
-        if api.id in by.speaks:
-            heard = [by, *(each for each in heard if each is not by)]
-        notifier.to(heard).notify(wire.THREAD_NAME_UPDATED, thread_id=id, thread_name=name)
-
-    conversations.on_renamed[api.id] = renamed
-    unloader = services.shared.get(IdleReaper, lambda: IdleReaper(conversations, machine.monotonic))
-    unloader.closed.append(closed)
-    conversations.in_background(partial(unloader.run, anyio.sleep), "idle conversations")
-    return SharedThreads(api, unloader)
-
-
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    threads = services.threads.get()
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
+    thread_api(context)
     return (
-        route(thread_open.THREAD_START, thread_start, threads),
-        route(thread_open.THREAD_RESUME, thread_resume, threads),
-        route(thread_open.THREAD_UNSUBSCRIBE, thread_unsubscribe, threads),
+        route(thread_open.THREAD_START, thread_start, context),
+        route(thread_open.THREAD_RESUME, thread_resume, context),
+        route(thread_open.THREAD_UNSUBSCRIBE, thread_unsubscribe, context),
     )

@@ -14,13 +14,13 @@ from app_server.engine.session.session_commands import (
     TurnNotSteerable,
 )
 from app_server.engine.support.engine_errors import CoreError
-from app_server.server.apis.api_services import require_existing_folder
-from app_server.server.apis.router import Route, route
+from app_server.server.apis.contexts import ConnectionContext, ConversationContext
+from app_server.server.apis.router import Route, route, route_in
+from app_server.server.apis.v2.open_threads import find_open, thread_of
 from app_server.server.apis.v2.thread_items import user_inputs
 from app_server.server.apis.v2.thread_settings import settings_change
 from app_server.server.apis.v2.turn_shapes import pending_turn
 from app_server.server.apis.v2.v2_errors import parse_thread_id
-from app_server.server.apis.v2.v2_services import ThreadContext, ThreadServices
 from app_server.server.conversations.live import LiveConversation
 from app_server_protocol.jsonrpc import INVALID_PARAMS
 from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_params, invalid_request
@@ -36,11 +36,10 @@ MAX_INPUT_CHARACTERS = 1_048_576
 """Maximum length of the text of one input, in characters: the bound of the reference implementation."""
 
 
-async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wire.TurnStartResponse:
-    live = context.loaded(params.thread_id)
-    session = live.session
+async def turn_start(thread: ConversationContext, params: wire.TurnStartParams) -> wire.TurnStartResponse:
+    session = thread.live.session
     _check_length(params.input)
-    require_existing_folder(context.client, params.cwd)
+    thread.connection.require_existing_folder(params.cwd)
     if params.output_schema is not None:
         try:
             await session.check_schema(params.output_schema)
@@ -54,17 +53,16 @@ async def turn_start(context: ThreadContext, params: wire.TurnStartParams) -> wi
         id = params.client_user_message_id
         turn_input = await session.prepare_input(items, id, change=change, context=context_entries)
         session.facts.permitted(change)  # the settings may have changed meanwhile
-    live.subscriptions.prefer(context.client, context.api)
     try:
         command = StartTurn(turn_input=turn_input, change=change, output_schema=params.output_schema)
-        started = session.turns.start(command, context.client.caller)
+        started = session.turns.start(command, thread.turn_caller())
     except CoreError as error:
         raise _refused(error) from error
     return wire.TurnStartResponse(turn=pending_turn(started.turn))
 
 
-async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wire.TurnSteerResponse:
-    session = context.loaded(params.thread_id).session
+async def turn_steer(thread: ConversationContext, params: wire.TurnSteerParams) -> wire.TurnSteerResponse:
+    session = thread.live.session
     if not params.expected_turn_id:
         raise invalid_field("expectedTurnId must not be empty", "expectedTurnId")
     if not params.input:
@@ -80,11 +78,11 @@ async def turn_steer(context: ThreadContext, params: wire.TurnSteerParams) -> wi
         raise _refused(error) from error
 
 
-async def turn_interrupt(context: ThreadContext, params: wire.TurnInterruptParams) -> None:
+async def turn_interrupt(context: ConnectionContext, params: wire.TurnInterruptParams) -> None:
     """Interrupt a turn, and respond at once: `turn/completed` reports its end. An empty turn id asks for the thread to
     become idle, and is accepted if it is idle already.
     """
-    live = context.loaded(params.thread_id) if params.thread_id else _running(context, params.turn_id)
+    live = find_open(context, params.thread_id) if params.thread_id else _running(context, params.turn_id)
     try:
         live.session.turns.interrupt(params.turn_id)
     except CoreError as error:
@@ -93,7 +91,7 @@ async def turn_interrupt(context: ThreadContext, params: wire.TurnInterruptParam
             raise _refused(error) from error
 
 
-def _running(context: ThreadContext, turn_id: str) -> LiveConversation:
+def _running(context: ConnectionContext, turn_id: str) -> LiveConversation:
     """Return the thread that runs the turn, for clients that do not name the thread."""
     parse_thread_id(turn_id)
     for live in context.conversations.all():
@@ -153,10 +151,10 @@ def _refused(error: CoreError) -> RpcError:
             return invalid_request(str(error), "conversation")
 
 
-def routes(services: ThreadServices) -> tuple[Route, ...]:
-    threads = services.threads.get()
+def routes(context: ConnectionContext) -> tuple[Route, ...]:
+    thread = thread_of(context)
     return (
-        route(wire.TURN_START, turn_start, threads),
-        route(wire.TURN_STEER, turn_steer, threads),
-        route(wire.TURN_INTERRUPT, turn_interrupt, threads),
+        route_in(wire.TURN_START, turn_start, thread),
+        route_in(wire.TURN_STEER, turn_steer, thread),
+        route(wire.TURN_INTERRUPT, turn_interrupt, context),
     )

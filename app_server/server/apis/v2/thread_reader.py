@@ -12,19 +12,15 @@ from msgspec import Struct
 from app_server import STORED_VERSION
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.storage.pagination import ThreadSummary
-from app_server.engine.storage.turn_fold import WholeHistory
-from app_server.engine.support.client_info import UserAgent
 from app_server.engine.support.engine_errors import RolloutNotFound, RolloutUnreadable
 from app_server.engine.support.lazy import Lazy
+from app_server.server.apis.contexts import ConnectionContext, ConversationContext
+from app_server.server.apis.v2 import shared_threads
 from app_server.server.apis.v2.thread_settings import thread_status
 from app_server.server.apis.v2.turn_shapes import thread_view
 from app_server.server.apis.v2.v2_adapter import running_turn
 from app_server.server.apis.v2.v2_errors import parse_thread_id
 from app_server.server.conversations.adapter import Activity, ConversationApi, ConversationStatus
-from app_server.server.conversations.live import LiveConversation
-from app_server.server.conversations.live_turn import LiveTurn
-from app_server.server.conversations.manager import ConversationManager
-from app_server.server.conversations.subscriptions import Client
 from app_server_protocol.engine.events import TurnRecord
 from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.ids import ConversationId, SessionOrigin
@@ -35,7 +31,11 @@ from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.storage.stored_conversations import StoredConversations
+    from app_server.engine.storage.turn_fold import WholeHistory
     from app_server.engine.storage.turn_pages import TurnHistory
+    from app_server.server.conversations.live import LiveConversation
+    from app_server.server.conversations.live_turn import LiveTurn
+    from app_server.server.conversations.manager import ConversationManager
 
 Result = TypeVar("Result")
 
@@ -45,10 +45,12 @@ NOT_LOADED = ConversationStatus(Activity.NOT_LOADED)
 class LoadedThreads(Struct, frozen=True):
     """The threads that are loaded in this server."""
 
-    conversations: ConversationManager
+    context: ConnectionContext
     api: ConversationApi
-    client: Client
-    agent: UserAgent
+
+    @property
+    def conversations(self) -> ConversationManager:
+        return self.context.conversations
 
     def loaded(self) -> list[str]:
         """Return the ids of the loaded threads, in the order in which they were opened."""
@@ -62,12 +64,12 @@ class LoadedThreads(Struct, frozen=True):
     def running(self, thread_id: str) -> TurnRecord | None:
         """Return the running turn, with the items that have ended."""
         live = self.conversations.find(thread_id)
-        return None if live is None else self.live_turn(live).record
+        return None if live is None else self._live_turn(live).record
 
     def running_turn(self, thread_id: str) -> Turn | None:
         """Return the running turn, with the items that go on."""
         live = self.conversations.find(thread_id)
-        return None if live is None else running_turn(self.live_turn(live))
+        return None if live is None else running_turn(self._live_turn(live))
 
     def summary(self, thread_id: str) -> ThreadSummary | None:
         """Return a summary of a loaded thread as it was opened; the thread may not be stored yet, or never be."""
@@ -84,7 +86,7 @@ class LoadedThreads(Struct, frozen=True):
             updated_at=opened_at,
             cwd=settings.cwd,
             cli_version=STORED_VERSION,
-            originator=self.agent.originator,
+            originator=self.context.handshake.user_agent.originator,
             source=SessionOrigin.VSCODE,
             git=None,
             forked_from=live.forked_from,
@@ -100,10 +102,8 @@ class LoadedThreads(Struct, frozen=True):
         live = self.conversations.find(thread_id)
         return None if live is None else live.session.facts.settings
 
-    def live_turn(self, live: LiveConversation) -> LiveTurn:
-        """Follow a thread over this API, and return its running turn."""
-        live.subscriptions.adapter(self.api, self.client if self.client.receives_all_threads else None)
-        return live.subscriptions.live_turn
+    def _live_turn(self, live: LiveConversation) -> LiveTurn:
+        return ConversationContext(self.context, live, self.api).followed_turn()
 
 
 class FoundThread(Struct, frozen=True):
@@ -113,7 +113,19 @@ class FoundThread(Struct, frozen=True):
     loaded: ThreadSummary | None
 
 
-class ReadingContext(Struct, frozen=True):
+def thread_reader(context: ConnectionContext) -> ThreadReader:
+    """Return the reader of a connection."""
+
+    def make() -> ThreadReader:
+        live = LoadedThreads(context, shared_threads.thread_api(context))
+        return ThreadReader(context.config, live, context.stored)
+
+    return context.own.get(ThreadReader, make)
+
+
+class ThreadReader(Struct, frozen=True):
+    """Reads threads for requests, whether they are loaded, stored or both."""
+
     config: UserSettings
     live: LoadedThreads
     storage: Lazy[StoredConversations]
