@@ -286,6 +286,29 @@ def test_each_part_of_a_plan_is_enforced_on_macos_too_or_listed() -> None:
     assert parts - read == NOT_OF_THE_PROFILE
 
 
+NOT_FOR_THE_LAUNCHER: Final = {"indispensable", "notices", "profile", "refused", "rules", "subtracts"}
+"""Parts of a plan that are read before a command starts."""
+
+
+def test_each_part_of_a_plan_is_enforced_on_linux_or_listed() -> None:
+    """The plan reaches the launcher as a dictionary, which no type compares with the places that read it."""
+    [confine] = [
+        function
+        for function in nodes("app_server.engine.sandbox.exec.launcher_process")
+        if isinstance(function, ast.FunctionDef) and function.name == "_confine"
+    ]
+    passed = {node.attr for node in ast.walk(confine) if isinstance(node, ast.Attribute)}
+    parts = {*SandboxPlan.__struct_fields__, *FileView.__struct_fields__} - {"view"}
+    assert parts - passed == NOT_FOR_THE_LAUNCHER
+    [sent] = [node for node in ast.walk(confine) if isinstance(node, ast.Dict)]
+    keys = {key.value for key in sent.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
+    launcher = "\n".join(
+        modules()[name].read_text("utf-8")
+        for name in with_word("confine", "app_server.engine.sandbox.launcher")
+    )
+    assert {key for key in keys if f'["{key}"]' not in launcher} == set()
+
+
 def test_both_planners_make_all_parts_of_a_plan() -> None:
     made = [
         {keyword.arg for keyword in node.keywords}
