@@ -335,6 +335,22 @@ def test_an_event_of_hooks_is_in_all_places() -> None:
     assert [event for event in HookEvent if event.name in run and f"`{event.value}`" not in page] == []
 
 
+def test_each_step_of_hooks_is_taken() -> None:
+    """A step that is written, and that no turn takes, would run no hook."""
+    own = "app_server.engine.session.hook_steps"
+    [steps] = [node for node in nodes(own) if isinstance(node, ast.ClassDef) and node.name == "HookSteps"]
+    named = {each.name for each in steps.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+    taken = {
+        node.attr
+        for module in modules()
+        if module.startswith("app_server.engine.") and module != own
+        for node in nodes(module)
+        if isinstance(node, ast.Attribute)
+    }
+    own_use = {node.attr for node in nodes(own) if isinstance(node, ast.Attribute)}
+    assert {name for name in named if not name.startswith("_")} - taken - own_use == set()
+
+
 # --- a transport of MCP servers
 FOR_HTTP_ALONE: Final = {"mcp_errors", "mcp_requests", "mcp_server", "mcp_servers"}
 """Modules with something for streamable HTTP alone: logins, headers, a text about one server."""
