@@ -55,7 +55,7 @@ ANSWERS = (
 HOOKS = (
     ("agrees",),
     ("agrees", "denies"),
-    ("agrees", "fails", "no JSON"),
+    ("agrees", "fails", "no JSON", "text before its answer"),
     ("hangs", "agrees"),
     ("is killed", "denies", "hangs", "launch error", "fails", "agrees"),
 )

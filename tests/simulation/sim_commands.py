@@ -251,6 +251,8 @@ class SimHook:
             await self._commands.last(self._commands.model.draws.seconds("duration of a hook", 0.0, 0.2))
         if self._outcome == "no JSON":
             await take(ExecOutputStream.STDOUT, b"{no")
+        if self._outcome == "text before its answer":
+            await take(ExecOutputStream.STDOUT, b'loading\n{"decision": "block"}')
         if self._outcome == "is killed" or self._killed.is_set():
             self.report = KILLED
         else:

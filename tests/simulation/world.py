@@ -317,11 +317,18 @@ def _write_config(world: SimWorld) -> None:
     (world.home / "config.toml").write_text("\n".join(lines) + "\n")
 
 
+SIMULATED_HOOKS = (
+    *("PreToolUse", "PostToolUse", "PermissionRequest", "PreModelRequest", "PostModelRequest"),
+    *("SessionStart", "SessionEnd", "PreCompact", "PostCompact", "Stop", "Interrupt"),
+)
+"""Events of the hooks of a world. Those of messages are left out: the model of a world has to be sent all of them."""
+
+
 def _hooks(home: Path) -> str:
     """Write hooks into the home, and return the settings by which the user trusts them."""
     hooks: dict[str, list[Json]] = {
         event: [{"hooks": [{"type": "command", "command": f"/bin/hook {event}"}]}]
-        for event in ("PreToolUse", "PostToolUse", "PermissionRequest", "PreModelRequest")
+        for event in SIMULATED_HOOKS
     }
     path = home / "hooks.json"
     path.write_text(json.dumps({"hooks": hooks}))

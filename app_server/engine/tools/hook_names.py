@@ -1,17 +1,21 @@
 """Calls of the model in the words of hooks: names and inputs as scripts of Claude Code expect them; and the way back,
 from another input to a call. Pure.
 
-A command is `Bash` with its line. A patch is `apply_patch` (or `Edit`, `Write`) with its text, even within a command.
-Every other tool has its own name and arguments.
+A command is `Bash` with its line, and with its folder if that is not the turn's. A patch is `apply_patch` (or `Edit`,
+`Write`) with its text, even within a command, and with its paths as they are from the turn's folder: a guard of files
+sees the same path wherever the patch is applied. Every other tool has its own name and arguments.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from app_server.engine.approvals.shell.quote import join
+from app_server.engine.support.real_path import within
 from app_server.engine.tools.client_tool import DynamicTool
 from app_server.engine.tools.shell_tools import MARKS, command_of
 from app_server.engine.tools.tool_base import (
@@ -31,6 +35,7 @@ BASH: Final = "Bash"
 PATCH: Final = "apply_patch"
 PATCH_NAMES: Final = (PATCH, "Edit", "Write")
 _SHELL_OPTIONS: Final = ("-c", "-lc")
+_FILE_LINE: Final = r"^(\*\*\* (?:(?:Add|Update|Delete) File|Move to): *)(.*\S)"
 
 
 class CallRewriteFailed(Exception):
@@ -44,7 +49,9 @@ def described(call: ToolCall, tool: Tool, turn: ToolContext) -> HookedCall:
     if call.name in SHELL_TOOLS and (line := _command_line(call, turn)) is not None:
         if (patch := _patch_in(call, turn)) is not None:
             return HookedCall(PATCH, PATCH_NAMES, {"command": patch}, call.call_id)
-        return HookedCall(BASH, (BASH,), {"command": line}, call.call_id)
+        folder = command_of(call, turn).cwd
+        place = {} if folder == os.path.normpath(turn.settings.cwd) else {"workdir": folder}
+        return HookedCall(BASH, (BASH,), {"command": line, **place}, call.call_id)
     name = call.name
     if (served := turn.mcp.tools().get(name)) is not None:
         name = f"mcp__{served.server}__{served.tool}"
@@ -66,9 +73,15 @@ def rewritten(call: ToolCall, wanted: Mapping[str, Json], tool: Tool, turn: Tool
             return replace(call, arguments=command)
         return replace(call, arguments=json.dumps({**_object(call), "input": command}))
     changed = _with_patch(call, before, command) if before.name == PATCH else _with_line(call, command, turn)
-    if described(changed, tool, turn).input != {"command": command}:
+    if described(changed, tool, turn).input != {**_place_of(before), **wanted}:
         raise CallRewriteFailed("the `updatedInput` of its hook does not fit into the call")
     return changed
+
+
+def _place_of(hooked: HookedCall) -> Mapping[str, Json]:
+    """Return the folder of a command, which another input need not repeat, and cannot change."""
+    place = hooked.input.get("workdir") if isinstance(hooked.input, dict) else None
+    return {} if place is None else {"workdir": place}
 
 
 def _with_line(call: ToolCall, line: str, turn: ToolContext) -> ToolCall:
@@ -116,11 +129,26 @@ def _command_line(call: ToolCall, turn: ToolContext) -> str | None:
 
 
 def _patch_in(call: ToolCall, turn: ToolContext) -> str | None:
-    argv = command_of(call, turn).argv
-    if not any(mark in word for word in argv for mark in MARKS):
+    command = command_of(call, turn)
+    if not any(mark in word for word in command.argv for mark in MARKS):
         return None
-    found = find_patch(argv)
-    return found.patch if isinstance(found, PatchCall) else None
+    found = find_patch(command.argv)
+    if not isinstance(found, PatchCall):
+        return None
+    folder = os.path.normpath(os.path.join(command.cwd, found.workdir or ""))
+    return _seen_from(os.path.normpath(turn.settings.cwd), folder, found.patch)
+
+
+def _seen_from(cwd: str, folder: str, patch: str) -> str:
+    """Return a patch of a folder with its relative paths as they are from the turn's folder."""
+    if folder == cwd:
+        return patch
+    prefix = os.path.relpath(folder, cwd) if within(folder, cwd) else folder
+
+    def path(match: re.Match[str]) -> str:
+        return f"{match[1]}{os.path.normpath(os.path.join(prefix, match[2]))}"
+
+    return re.sub(_FILE_LINE, path, patch, flags=re.MULTILINE)
 
 
 def _patch_text(call: ToolCall) -> str:

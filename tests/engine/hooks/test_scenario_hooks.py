@@ -135,6 +135,51 @@ async def test_a_patch_is_a_patch_even_inside_of_a_command(
     assert (seen["tool_name"], seen["tool_input"]["command"].strip()) == ("apply_patch", PATCH)
 
 
+@pytest.mark.parametrize("how", ["a folder that the script enters", "the folder of the call"])
+async def test_a_guard_of_files_sees_paths_from_the_folder_of_the_turn(
+    world: MakeWorld, hooks: HomeHooks, how: str
+) -> None:
+    """Else `cd migrations` would hide the folder from it."""
+    line = f"apply_patch <<'E'\n{PATCH}\nE"
+    call = (
+        script(line, workdir="migrations")
+        if how == "the folder of the call"
+        else script(f"cd migrations && {line}")
+    )
+    hooks.add(
+        "PreToolUse",
+        f"tail -n 1 {hooks.log} | grep -q 'File: migrations/' && exit 2; exit 0",
+        matcher="Write",
+    )
+    async with world(
+        reply(call), reply(says("well")), tables=hooks.tables(), files={"migrations/1": "x"}
+    ) as w:
+        await say(w.client, await start(w.client, **FULL))
+        assert not (w.workspace / "migrations/new.txt").exists()
+        [item] = items(w, kind="fileChange")
+    assert item["status"] == "declined"
+    assert item["changes"][0]["path"].endswith("migrations/new.txt")
+
+
+async def test_a_guard_of_commands_sees_another_folder(world: MakeWorld, hooks: HomeHooks) -> None:
+    hooks.add("PreToolUse", answer("PreToolUse", updatedInput={"command": "echo other > other.txt"}))
+    call = script("echo made > made.txt", workdir="sub")
+    async with world(reply(call), reply(says("well")), tables=hooks.tables(), files={"sub/f": "1"}) as w:
+        await say(w.client, await start(w.client, **FULL))
+        assert (w.workspace / "sub/other.txt").exists()
+    assert hooks.read("PreToolUse")[0]["tool_input"] == {
+        "command": "echo made > made.txt",
+        "workdir": f"{w.workspace}/sub",
+    }
+
+
+async def test_another_input_does_not_change_the_folder_of_a_call(world: MakeWorld, hooks: HomeHooks) -> None:
+    hooks.add("PreToolUse", answer("PreToolUse", updatedInput={"command": "true", "workdir": "/"}))
+    async with world(reply(MAKE), reply(says("well")), tables=hooks.tables()) as w:
+        await say(w.client, await start(w.client, **FULL))
+    assert "does not fit into the call" in w.model.requests[1].outputs()["c1"]
+
+
 async def test_another_input_is_what_runs_and_what_is_shown(world: MakeWorld, hooks: HomeHooks) -> None:
     hooks.add("PreToolUse", answer("PreToolUse", updatedInput={"command": "echo other > other.txt"}))
     async with world(reply(MAKE), reply(says("done")), tables=hooks.tables()) as w:
