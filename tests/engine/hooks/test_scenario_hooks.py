@@ -470,6 +470,27 @@ def test_no_shell_reads_a_file_of_the_user_before_a_hook(shell: str, line: tuple
     assert shell_line(shell, "x") == line
 
 
+@pytest.mark.parametrize(
+    ("command", "plain"),
+    [
+        ("/bin/true", True),
+        ("~/.codex/hooks/guard.sh --strict", True),
+        (" python3 ~/guard.py a:b ", True),
+        ("./guard.sh | tail -n 1", False),
+        ("./guard.sh a=~/b", False),
+        ("source ~/guard.sh", False),
+        ("/bin/echo $HOME", False),
+        ("/bin/echo *", False),
+        ("/bin/true\n[[ a == a ]]", False),
+        ("/bin/echo {a,b}", False),
+        ("/bin/[[ a", False),
+    ],
+)
+def test_a_program_with_plain_words_needs_no_shell_of_its_own(command: str, plain: bool) -> None:
+    expected = ("/bin/sh" if plain else "/bin/bash", "-c", command)
+    assert shell_line("/bin/bash", command) == expected
+
+
 async def test_hooks_see_no_key_of_a_provider(world: MakeWorld, hooks: HomeHooks) -> None:
     hooks.add("Stop", f"env > {hooks.home}/env.txt")
     secret = {"OPENAI_API_KEY": "sk-secret", "MY_TOKEN": "t-secret", "PLAIN": "kept"}
