@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import Any, Final, cast, get_args, get_type_hints
+from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 
 import pytest
+from msgspec.structs import fields
 
 from app_server.cli.admin import (
     config_commands,
@@ -21,12 +22,13 @@ from app_server.cli.admin import (
 from app_server.cli.chat import slash_commands
 from app_server.cli.parse_command import all_parsers
 from app_server.engine.config.client_limits import OPEN
+from app_server.engine.config.config_values import WireApi
 from app_server.engine.config.hook_settings import HOOK_SETTINGS
 from app_server.engine.config.mcp_server_settings import McpServerConfig
-from app_server.engine.config.model_tables import QUIRK_DOCS
+from app_server.engine.config.quirk_settings import QUIRKS
 from app_server.engine.config.settings_table import SETTINGS
-from app_server.engine.model.quirks import Quirks, provider_rows
-from app_server.engine.model.served_models import READERS
+from app_server.engine.model.quirks import Quirks
+from app_server.engine.model.served_models import READERS, ServerKind
 from app_server.engine.sandbox.plan import FileView, SandboxPlan
 from app_server.engine.storage.call_items import item_of_call
 from app_server.engine.tools import shell_tools
@@ -157,16 +159,26 @@ def test_each_class_of_settings_is_made_of_what_was_set() -> None:
 
 
 # --- a quirk of a provider
-NAMES_OF_FIELDS: Final = {"max_tokens"}
+FREE_TEXTS: Final = {"thoughts_field", "max_tokens", "session_header", "reasoning_context"}
+"""Quirks that name a field, a header or a value of the provider."""
 
 
-def test_quirks_have_words_that_are_documented() -> None:
-    """Writers compare texts: a misspelled word would mean the usual form."""
-    for name, usual in zip(Quirks.__struct_fields__, Quirks.__struct_defaults__, strict=True):
-        if isinstance(usual, str) and name not in NAMES_OF_FIELDS:
-            words = {usual, *re.findall(r"`(\w+)`", QUIRK_DOCS[name])}
-            words |= {*READERS} if name == "list" else set()
-            assert {row.quirks.get(name, usual) for row in provider_rows()} <= words, name
+def test_quirks_have_the_words_of_their_settings() -> None:
+    """Words are the type of the field, so that mypy compares them where the code asks for one."""
+    for field in fields(Quirks):
+        kinds = {*get_args(field.type), field.type}
+        if get_origin(field.type) is tuple:
+            continue
+        if str in kinds:
+            assert field.name in FREE_TEXTS, field.name
+            continue
+        words = {each for each in kinds if isinstance(each, str)}
+        words |= {*WireApi} if WireApi in kinds else set()
+        assert words == {*QUIRKS[field.name].kind.schema.get("enum", ())}, field.name
+
+
+def test_each_kind_of_server_has_a_reader_of_its_list() -> None:
+    assert {*READERS} == {*get_args(ServerKind)}
 
 
 # --- a tool

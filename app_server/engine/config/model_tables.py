@@ -1,6 +1,6 @@
-"""Settings of models, and of the quirks of their providers: their keys, and the classes that get their values.
+"""Settings of models: their keys, and the classes that get their values.
 
-The keys are those of a row of the catalogue (`model_rows`) and of `engine.model.quirks`. A test compares them.
+The keys are those of a row of the catalogue (`model_rows`). A test compares them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from app_server.engine.config.setting_types import (
     FLAG,
     TEXT,
     TEXTS,
-    Kind,
     Setting,
-    WrongValue,
     integer,
     one_of,
 )
@@ -91,73 +89,6 @@ MODEL_KEYS: Mapping[str, Setting] = {
     "bytes_per_token": Setting(integer(1), "for estimates", None),
 }
 """Keys of a row of the catalogue that users may set."""
-
-
-def _flag_or_pattern(value: Json) -> Json:
-    if not isinstance(value, bool | str):
-        raise WrongValue("must be true, false or a pattern of model names")
-    return value
-
-
-FLAG_OR_PATTERN = Kind(
-    "boolean, or a pattern of model names", {"type": ["boolean", "string"]}, _flag_or_pattern
-)
-
-
-def _quirks(kind: Kind, names: str) -> dict[str, Setting]:
-    return {name: Setting(kind, QUIRK_DOCS.get(name, ""), None) for name in names.split()}
-
-
-QUIRK_DOCS: Mapping[str, str] = {
-    "optional": "fields of a request that may be left out if the provider refuses them",
-    "omit": "fields of a request that are never sent",
-    "wire": "the API; `wire` of the provider counts first",
-    "list": "how the provider is asked for its models: `any` `openai` `anthropic` `ollama` `lmstudio` `openrouter`",
-    "local": "the server runs on the user's machine",
-    "role": "role of developer messages over the Responses API: `developer` or `system`",
-    "after_tool": "`assistant`: a message stands between a tool's output and the user's next words",
-    "tool_ids": "form of call ids: `plain`, `nine` letters and digits, `forty` characters at most",
-    "null_content": "a message with calls may have `content: null`",
-    "tool_pictures": "where images of tools go: a message of the `user`, or a `part` of the output",
-    "single_calls": "calls of one answer are written one by one over Chat Completions",
-    "text_parts": "a message may have parts",
-    "thoughts_field": "the name under which thoughts go back over Chat Completions",
-    "thoughts_back": "when thoughts go back: `always` `turn` `never`",
-    "empty_thoughts": "an assistant message without thoughts gets empty ones",
-    "content_thoughts": "thoughts without encrypted content go back as text over the Responses API",
-    "effort": "how a reasoning effort is said: `reasoning_effort` `openrouter` `deepseek` `zai` `qwen` `together`"
-    " `template` `none`",
-    "schema": "form of tools' JSON Schemas: `full` `plain` `gemini`",
-    "arguments": "`object`: arguments of calls that go back are always a JSON object",
-    "max_tokens": "the name of the limit of an answer over Chat Completions",
-    "cache_control": "marks of Claude's prompt cache are sent over Chat Completions",
-    "cache_key": "`prompt_cache_key` and `store` are sent over Chat Completions",
-    "session_header": "the header that carries the conversation's id",
-    "text_calls": "calls that are printed as text are read as calls",
-    "think_tags": "thoughts stand in `<think>` tags: `none` `closed` `open`",
-    "custom_tools": "the Responses API takes tools of free text",
-    "web_search": "the provider searches the web by itself",
-    "store_items": "the provider keeps the items of a conversation and wants their ids back",
-    "responses_only": "models call tools over the Responses API only",
-    "blank_overflow": "a status 400 without a body says that the conversation is too long",
-    "reasoning_context": "the value of `reasoning.context` that the provider demands",
-}
-
-QUIRKS: Mapping[str, Setting] = {
-    **_quirks(TEXTS, "optional omit"),
-    **_quirks(
-        FLAG_OR_PATTERN,
-        "local null_content single_calls text_parts empty_thoughts content_thoughts cache_control cache_key"
-        " text_calls custom_tools web_search store_items responses_only blank_overflow",
-    ),
-    **_quirks(
-        TEXT,
-        "wire list role after_tool tool_ids tool_pictures thoughts_field thoughts_back effort schema arguments"
-        " max_tokens session_header think_tags reasoning_context",
-    ),
-}
-"""Settings for the fields of `engine.model.quirks.Quirks`."""
-
 
 SIZES: Mapping[str, Setting] = {
     "model_prompt": Setting(

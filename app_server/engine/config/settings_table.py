@@ -13,7 +13,8 @@ from app_server.engine.config import config_values
 from app_server.engine.config.features import FEATURES, LEGACY_TOGGLES, TOOL_SWITCHES
 from app_server.engine.config.hook_settings import HOOK_SETTINGS, HOOKS
 from app_server.engine.config.mcp_server_settings import MCP_SERVERS
-from app_server.engine.config.model_tables import MODEL_KEYS, QUIRKS, SIZES, ModelSettings
+from app_server.engine.config.model_tables import MODEL_KEYS, SIZES, ModelSettings
+from app_server.engine.config.quirk_settings import QUIRKS
 from app_server.engine.config.setting_types import (
     AMOUNT,
     ANYTHING,

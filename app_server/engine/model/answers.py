@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 from typing_extensions import TypeIs
 
+from app_server.engine.config.quirk_settings import ToolIds
 from app_server.engine.model.call_ids import LONGEST_ID, CallIds
 from app_server.engine.model.event_json import mapping
 from app_server.engine.model.item_cache import LastInput
@@ -136,7 +137,7 @@ class Exchanges:
     def __init__(self) -> None:
         self._last, self._grouping = LastInput(), Grouping("plain")
 
-    def of(self, items: Sequence[ResponseItem], id_form: str, form: object) -> list[Exchange]:
+    def of(self, items: Sequence[ResponseItem], id_form: ToolIds, form: object) -> list[Exchange]:
         """Return the exchanges of these items. `form` holds all values that the writer's bytes depend on."""
         known = self._last.known(items, form)
         if not known:
@@ -148,7 +149,7 @@ class Exchanges:
 class Grouping:
     """Groups items into exchanges, one item at a time."""
 
-    def __init__(self, id_form: str) -> None:
+    def __init__(self, id_form: ToolIds) -> None:
         self.exchanges: list[Exchange] = []
         self._ids = CallIds(id_form)
         self._has_output = False

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+from app_server.engine.config.quirk_settings import ToolIds
 from app_server.engine.model.item_cache import LastInput
 from app_server_protocol import responses
 from app_server_protocol.responses import ResponseItem, call_key, output_key
@@ -25,7 +26,7 @@ _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 class CallIds:
     """Assigns call ids in a provider's form, each one once."""
 
-    def __init__(self, form: str) -> None:
+    def __init__(self, form: ToolIds) -> None:
         self._form = form
         self._given: dict[str, int] = {}
 

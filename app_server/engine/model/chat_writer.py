@@ -310,7 +310,7 @@ def _tool(tool: ToolSpec, quirks: Quirks) -> Json:
         "description": tool.description,
         "parameters": in_form(tool.parameters, quirks.schema),
     }
-    if tool.strict and "strict" not in quirks.omit:
+    if tool.strict and not quirks.omits("strict"):
         function["strict"] = True
     return {"type": "function", "function": function}
 
@@ -338,5 +338,5 @@ def _effort(settings: RequestSettings, quirks: Quirks) -> dict[str, Json]:
             return {"chat_template_kwargs": {"enable_thinking": thinks}}
         case "none":
             return {}
-        case _:
+        case "reasoning_effort":
             return {"reasoning_effort": word}

@@ -22,7 +22,7 @@ from app_server.engine.model.endpoints import ANTHROPIC_VERSION, endpoint, own_k
 from app_server.engine.model.event_json import parse_object
 from app_server.engine.model.model_errors import excerpt
 from app_server.engine.model.quirks import quirks_of
-from app_server.engine.model.served_models import ModelsUnknown, ServedModel, ServedModels
+from app_server.engine.model.served_models import ModelsUnknown, ServedModel, ServedModels, ServerKind
 from app_server.engine.support.engine_errors import ModelError
 from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.values import replace
@@ -92,7 +92,7 @@ class Discovery:
             case "anthropic":
                 headers = {"anthropic-version": ANTHROPIC_VERSION}
                 return await self._listed("anthropic", {"limit": "1000"}, headers)
-            case _:
+            case "any" | "openai" | "llamacpp" | "vllm" | "openrouter" | "litellm":
                 return await self._plain(model)
 
     def _is_chatgpt(self) -> bool:
@@ -108,7 +108,7 @@ class Discovery:
         return {"client_version": version}, {"version": version}
 
     async def _listed(
-        self, kind: str, query: Mapping[str, str], headers: Mapping[str, str]
+        self, kind: ServerKind, query: Mapping[str, str], headers: Mapping[str, str]
     ) -> ServedModels | ModelsUnknown:
         """Request the list at `models`; the kind of the list is known."""
         found = await self._get("models", query=query, headers=headers)
@@ -129,7 +129,7 @@ class Discovery:
         if entries is None:
             return ModelsUnknown("the answer is no list of models")
         kind = reading.kind_of(entries, found.headers, self._quirks.list)
-        served = ServedModels(kind=kind, models=reading.READERS.get(kind, reading.read_plain)(entries))
+        served = ServedModels(kind=kind, models=reading.READERS[kind](entries))
         match kind:
             case "ollama" if self._quirks.list != "ollama":
                 return await self._ollama(model) or served
@@ -141,7 +141,7 @@ class Discovery:
                 return replace(served, models=known or plain)
             case "llamacpp":
                 return await self._llamacpp(served, model)
-            case _:
+            case "any" | "openai" | "anthropic" | "ollama" | "lmstudio" | "vllm" | "openrouter":
                 return served
 
     async def _llamacpp(self, served: ServedModels, model: str) -> ServedModels:

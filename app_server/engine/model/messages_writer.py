@@ -83,7 +83,7 @@ class MessagesWriter:
         leading, rest = self._split(exchanges)
         writing = MessageWriting(provider, row.sees_images, row.thoughts != "none")
         self._messages.take(rest, writing.messages)
-        mark = None if "cache_control" in quirks.omit else _mark(cache_ttl)
+        mark = None if quirks.omits("cache_control") else _mark(cache_ttl)
         system = "\n\n".join(text for text in (prompt.instructions, *leading) if text.strip())
         head: dict[str, Json] = {"model": settings.model}
         if system:

@@ -15,13 +15,16 @@ from app_server.engine.config.model_rows import ModelRow, read_rows, row_of
 from app_server.engine.config.model_tables import ModelTables
 from app_server.engine.model.catalogue import PLAIN, UNKNOWN, Catalogue, bundled, bundled_catalogue
 from app_server.engine.model.quirks import Lessons, Quirks, provider_row, quirks_of
-from app_server.engine.model.served_models import ServedModel, ServedModels
+from app_server.engine.model.served_models import ServedModel, ServedModels, ServerKind
 from app_server_protocol.encoding import Json
 from app_server_protocol.policy import DEFAULT_TIER
 from app_server_protocol.values import replace
 
 LOCAL_WINDOW: Final = 32_768
 """Context window that is assumed of a model on the user's machine, in tokens, if its server does not name one."""
+
+SMALL_WINDOWS: Final[frozenset[ServerKind]] = frozenset({"ollama", "lmstudio", "llamacpp"})
+"""Kinds of servers that load models with a small window unless told otherwise."""
 
 USUAL_EFFORTS: Final = ("low", "medium", "high")
 """Reasoning efforts that are offered for a configured model that is otherwise unknown."""
@@ -99,7 +102,7 @@ class ModelFacts:
         """Context window that is assumed of models without a known one, in tokens; None if it is that of any other
         model.
         """
-        return LOCAL_WINDOW if self.served.kind in ("ollama", "lmstudio", "llamacpp") else None
+        return LOCAL_WINDOW if self.served.kind in SMALL_WINDOWS else None
 
     @property
     def is_own_server(self) -> bool:
@@ -109,7 +112,7 @@ class ModelFacts:
     @property
     def cuts_silently(self) -> bool:
         """Whether the provider truncates a request that exceeds the context window, and answers the rest."""
-        return "ollama" in (self.served.kind, self.quirks.list)
+        return self.served.kind == "ollama" or self.quirks.list == "ollama"
 
     def is_served(self, name: str) -> bool | None:
         """Return whether the provider serves a model; None if it does not list its models."""
@@ -148,7 +151,7 @@ class ModelFacts:
         """Whether the provider speaks the Responses API and answered with an empty list: most of these forward to
         OpenAI, and editors need more than one model to choose from.
         """
-        asked = bool(self.served.asked) and self.served.kind in ("any", "openai")
+        asked = bool(self.served.asked) and (self.served.kind == "any" or self.served.kind == "openai")
         return asked and self.provider.wire_api is WireApi.RESPONSES
 
     def _of_catalogue(self, begins: str = "") -> Iterable[ModelRow]:
@@ -233,8 +236,7 @@ def without_model(facts: ModelFacts, address: str) -> str:
 def wire_settled(provider: ProviderConfig) -> ProviderConfig:
     """Return the provider with the API that its row names, if the user chose none."""
     wanted = None if provider.says_wire else quirks_of(provider, "").wire
-    fitting = [api for api in WireApi if api.value == wanted]
-    return replace(provider, wire_api=fitting[0]) if fitting else provider
+    return provider if wanted is None else replace(provider, wire_api=wanted)
 
 
 def sent_tier(tier: str | None, provider: ProviderConfig, row: ModelRow) -> str | None:

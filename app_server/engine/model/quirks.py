@@ -13,30 +13,49 @@ No code outside of this module and that file names a provider.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Final
+from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from app_server.engine.config.config_values import ProviderConfig
+from app_server.engine.config.config_values import ProviderConfig, WireApi
+from app_server.engine.config.quirk_settings import (
+    AfterTool,
+    Arguments,
+    Effort,
+    ModelList,
+    Role,
+    SchemaForm,
+    ThinkTags,
+    ThoughtsBack,
+    ToolIds,
+    ToolPictures,
+)
 from app_server.engine.model.catalogue import bundled
 from app_server_protocol.encoding import Json
 
-OPTIONAL: Final = (
-    *(
-        "stream_options",
-        "parallel_tool_calls",
-        "store",
-        "strict",
-        "reasoning_effort",
-        "reasoning",
-        "verbosity",
-    ),
-    *("prompt_cache_key", "service_tier", "include", "tool_choice", "cache_control", "max_completion_tokens"),
-    *("response_format", "thinking", "output_config"),
-)
-"""Fields of a request that are left out if a provider refuses them."""
+OptionalField = Literal[
+    "stream_options",
+    "parallel_tool_calls",
+    "store",
+    "strict",
+    "reasoning_effort",
+    "reasoning",
+    "verbosity",
+    "prompt_cache_key",
+    "service_tier",
+    "include",
+    "tool_choice",
+    "cache_control",
+    "max_completion_tokens",
+    "response_format",
+    "thinking",
+    "output_config",
+]
+"""A field of a request that is left out if a provider refuses it."""
+
+OPTIONAL: Final[tuple[OptionalField, ...]] = get_args(OptionalField)
 
 LOOPBACK_HOSTS: Final = frozenset(
     {"localhost", "127.0.0.1", "::1", "0.0.0.0", "[::1]", "host.docker.internal"}
@@ -44,28 +63,30 @@ LOOPBACK_HOSTS: Final = frozenset(
 
 
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The forms of requests to a provider and of its answers."""
+    """The forms of requests to a provider and of its answers. The words of a form are the type of its field, so that
+    the type checker refuses a comparison with another word.
+    """
 
     optional: tuple[str, ...] = OPTIONAL
     omit: tuple[str, ...] = ()
     """Fields that are never sent."""
-    wire: str | None = None
+    wire: WireApi | None = None
     """API of requests to the provider unless the user chooses another one; None if the row names none."""
-    list: str = "any"
+    list: ModelList = "any"
     """The kind of the provider's list of models."""
     local: bool = False
     """Whether the server runs on the user's machine, with models that the user loads."""
-    role: str = "developer"
-    """Role of developer messages over the Responses API: `developer` or `system`."""
-    after_tool: str = "user"
+    role: Role = "developer"
+    """Role of developer messages over the Responses API."""
+    after_tool: AfterTool = "user"
     """Role of the message that may follow outputs of tools: `user`, or `assistant` if a message of the assistant must
     stand between.
     """
-    tool_ids: str = "plain"
-    """Form of call ids: `plain`, `nine` letters and digits, `forty` characters at most."""
+    tool_ids: ToolIds = "plain"
+    """Form of call ids: `nine` letters and digits, `forty` characters at most."""
     null_content: bool = True
     """Whether a message with calls may have `content: null`."""
-    tool_pictures: str = "user"
+    tool_pictures: ToolPictures = "user"
     """Place of images of tools: in a `user` message, or as a `part` of the tool's output."""
     single_calls: bool = False
     """Whether a message may have only one call over Chat Completions: the calls of one answer are written one by one.
@@ -74,19 +95,17 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether a message may have parts."""
     thoughts_field: str | None = None
     """Name of the field in which thoughts are sent back over Chat Completions; None if it is the field they came in."""
-    thoughts_back: str = "always"
+    thoughts_back: ThoughtsBack = "always"
     """Time for which thoughts are sent back: `always`, `turn` (since the user's last message), `never`."""
     empty_thoughts: bool = False
     """Whether an assistant message without thoughts gets an empty field for them."""
     content_thoughts: bool = False
     """Whether thoughts without encrypted content are sent back as text over the Responses API."""
-    effort: str = "reasoning_effort"
-    """Form in which a reasoning effort is sent: `reasoning_effort`, `openrouter`, `deepseek`, `zai`, `qwen`,
-    `together`, `template`, `none`.
-    """
-    schema: str = "plain"
-    """Form of JSON Schemas of tools: `full`, `plain`, `gemini`."""
-    arguments: str = "text"
+    effort: Effort = "reasoning_effort"
+    """Form in which a reasoning effort is sent over Chat Completions."""
+    schema: SchemaForm = "plain"
+    """Form of JSON Schemas of tools."""
+    arguments: Arguments = "text"
     """Form of call arguments that are sent back: `text` as they came, or `object` for always a JSON object."""
     max_tokens: str = "max_completion_tokens"
     """Name of the field that limits an answer over Chat Completions."""
@@ -98,8 +117,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Header that carries the conversation's id; None if there is none."""
     text_calls: bool = False
     """Whether calls that are printed as text are read as calls."""
-    think_tags: str = "none"
-    """Whether thoughts stand in `<think>` tags: `none`, `closed`, `open`."""
+    think_tags: ThinkTags = "none"
+    """Whether thoughts stand in `<think>` tags; `open` if an answer begins inside of them."""
     custom_tools: bool = True
     """Whether the Responses API of the provider accepts tools of free text."""
     web_search: bool = True
@@ -112,6 +131,10 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether a status 400 without a body means that the conversation is too long."""
     reasoning_context: str | None = None
     """Value of `reasoning.context` that the provider demands; None if it demands none."""
+
+    def omits(self, field: OptionalField) -> bool:
+        """Return whether a field is never sent."""
+        return field in self.omit
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):

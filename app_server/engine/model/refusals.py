@@ -100,7 +100,7 @@ def _images(text: str) -> Lesson | None:
     return Lesson(hides_images=True) if re.search(_IMAGES, text) else None
 
 
-_FORMS: Final[tuple[tuple[str, Mapping[str, Json]], ...]] = (
+FORMS: Final[tuple[tuple[str, Mapping[str, Json]], ...]] = (
     (r"reasoning\.context", {"reasoning_context": "all_turns"}),
     (
         r"(?i)max_completion_tokens.{0,120}max_tokens|max_tokens.{0,80}(?:required|missing)",
@@ -143,7 +143,7 @@ _FORMS: Final[tuple[tuple[str, Mapping[str, Json]], ...]] = (
 
 
 def _form(text: str) -> Lesson | None:
-    for pattern, quirks in _FORMS:
+    for pattern, quirks in FORMS:
         if re.search(pattern, text, re.DOTALL):
             return Lesson(quirks)
     return None

@@ -173,7 +173,7 @@ def tool_json(tool: ToolSpec, quirks: Quirks) -> dict[str, Json]:
         tool = FunctionTool(tool.name, tool.description, TEXT_ARGUMENT)
     match tool:
         case FunctionTool():
-            strict = {} if "strict" in quirks.omit else {"strict": tool.strict}
+            strict = {} if quirks.omits("strict") else {"strict": tool.strict}
             return {
                 "type": "function",
                 "name": tool.name,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from app_server.engine.config.quirk_settings import SchemaForm
 from app_server_protocol.encoding import Json
 
 DROPPED: Final = frozenset(
@@ -53,7 +54,7 @@ OF_TYPE: Final[Mapping[str, frozenset[str]]] = {
 """Keywords that say something about values of one type."""
 
 
-def in_form(schema: Json, form: str) -> Json:
+def in_form(schema: Json, form: SchemaForm) -> Json:
     """Return a schema in a provider's form."""
     if form == "full":
         return schema
@@ -77,7 +78,7 @@ def _object(plain: dict[str, Json]) -> dict[str, Json]:
 
 
 def _plain(
-    schema: Json, root: Mapping[str, Json], form: str, seen: tuple[str, ...], depth: int
+    schema: Json, root: Mapping[str, Json], form: SchemaForm, seen: tuple[str, ...], depth: int
 ) -> dict[str, Json]:
     if not isinstance(schema, Mapping) or depth > DEEPEST:
         return {}

@@ -7,12 +7,13 @@ window counts only if it is that of the running model: the length that a model w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from msgspec import Struct
 
 from app_server.engine.config.model_rows import ModelRow
+from app_server.engine.config.quirk_settings import ModelList
 from app_server.engine.model.event_json import mapping, text_of
 from app_server_protocol.encoding import Json
 from app_server_protocol.values import replace
@@ -22,6 +23,10 @@ LONGEST_NAME: Final = 300
 
 MOST_MODELS: Final = 2_000
 """Maximum number of models that are accepted from one list."""
+
+
+ServerKind = Literal[ModelList, "chatgpt"]
+"""The kind of server that a list of models is of. A ChatGPT login is served a list of its own."""
 
 
 class ServedModel(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,7 +47,7 @@ class ServedModel(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ServedModels(Struct, frozen=True, kw_only=True):
     """The models of a provider."""
 
-    kind: str = "any"
+    kind: ServerKind = "any"
     """Kind of server, which is the name of its reader."""
     models: tuple[ServedModel, ...] = ()
     asked: float = 0.0
@@ -83,7 +88,7 @@ class ModelsUnknown(Struct, frozen=True):
     """Whether there was no response."""
 
 
-ONE_MODEL_KINDS: Final = frozenset({"any", "llamacpp", "vllm"})
+ONE_MODEL_KINDS: Final[frozenset[ServerKind]] = frozenset({"any", "llamacpp", "vllm"})
 """Kinds of servers that may be started for one model, and then accept any name."""
 
 Entries = Sequence[Mapping[str, Json]]
@@ -95,7 +100,7 @@ def entries_of(answer: Mapping[str, Json]) -> Entries | None:
     return [mapping(each) for each in listed[:MOST_MODELS]] if isinstance(listed, list) else None
 
 
-def kind_of(entries: Entries, headers: Mapping[str, str], kind: str) -> str:
+def kind_of(entries: Entries, headers: Mapping[str, str], kind: ModelList) -> ModelList:
     """Return the kind of server, derived from its list and headers if its row does not name it."""
     if "x-litellm-version" in headers:
         return "litellm"
@@ -306,7 +311,7 @@ def read_catalogue(entries: Entries) -> tuple[ServedModel, ...]:
     return _unique(map(read, entries))
 
 
-READERS: Final[Mapping[str, Callable[[Entries], tuple[ServedModel, ...]]]] = {
+READERS: Final[Mapping[ServerKind, Callable[[Entries], tuple[ServedModel, ...]]]] = {
     "any": read_plain,
     "openai": read_plain,
     "vllm": read_plain,

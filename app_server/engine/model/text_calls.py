@@ -17,6 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from app_server.engine.config.quirk_settings import ThinkTags
 from app_server.engine.model.prompt import FunctionTool, ToolSpec
 from app_server_protocol.encoding import Json
 from app_server_protocol.responses import ResponseItem
@@ -103,7 +104,7 @@ class TextSieve:
     def __init__(
         self,
         *,
-        think_tags: str,
+        think_tags: ThinkTags,
         offered: Offered | None,
         is_quoted: Callable[[str], bool] = lambda text: False,
     ) -> None:

@@ -18,8 +18,9 @@ from app_server.engine.config import config_values
 from app_server.engine.config.config_values import CliOverrides, RequestOverrides
 from app_server.engine.config.features import FEATURES
 from app_server.engine.config.model_rows import ModelRow
-from app_server.engine.config.model_tables import MODEL_KEYS, QUIRKS
+from app_server.engine.config.model_tables import MODEL_KEYS
 from app_server.engine.config.project_trust import trust_of
+from app_server.engine.config.quirk_settings import QUIRKS
 from app_server.engine.config.settings_file import rewrite_config
 from app_server.engine.config.settings_service import UserSettings
 from app_server.engine.config.settings_table import NO_EFFECT, OF_OTHERS, SETTINGS, SWITCHES

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.engine.config.quirk_settings import ToolIds
 from app_server.engine.model.answers import BEGINS, lenient_arguments
 from app_server.engine.model.call_ids import CallIds
 from app_server.engine.model.catalogue import PLAIN
@@ -184,7 +185,7 @@ def test_thoughts_go_back_under_their_name_to_the_provider_that_made_them() -> N
     ("form", "pattern"), [("plain", "[A-Za-z0-9_-]{1,64}"), ("nine", "[A-Za-z0-9]{9}"), ("forty", ".{1,40}")]
 )
 @given(ids=st.lists(st.text(max_size=90), max_size=8))
-def test_call_ids_have_the_form_of_the_provider(form: str, pattern: str, ids: list[str]) -> None:
+def test_call_ids_have_the_form_of_the_provider(form: ToolIds, pattern: str, ids: list[str]) -> None:
     given_ids = CallIds(form)
     assert all(re.fullmatch(pattern, given_ids.of(id)) for id in ids)
 

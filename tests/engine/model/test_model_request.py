@@ -3,6 +3,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from app_server.engine.config.quirk_settings import ThoughtsBack
 from app_server.engine.model.catalogue import find_model
 from app_server.engine.model.chat_writer import ChatWriter
 from app_server.engine.model.item_cache import ItemBytes, plain_output
@@ -376,7 +377,9 @@ def test_calls_of_other_apis_are_sent_as_functions() -> None:
         ("never", set(), set()),
     ],
 )
-def test_reasoning_goes_back_as_the_provider_wants_it(back: str, then: set[str], later: set[str]) -> None:
+def test_reasoning_goes_back_as_the_provider_wants_it(
+    back: ThoughtsBack, then: set[str], later: set[str]
+) -> None:
     items: list[ResponseItem] = [
         user("1"),
         thought("old"),

@@ -2,15 +2,21 @@
 
 import json
 
+import msgspec
 import pytest
 
 from app_server.engine.model.quirks import Quirks
-from app_server.engine.model.refusals import lesson_of
+from app_server.engine.model.refusals import FORMS, lesson_of
 from app_server_protocol.encoding import Json
 
 REQUEST = (
     b'{"model":"m","stream_options":{},"store":false,"parallel_tool_calls":true,"reasoning_effort":"low"}'
 )
+
+
+@pytest.mark.parametrize("quirks", [quirks for _, quirks in FORMS], ids=str)
+def test_a_form_that_is_taught_is_one_that_requests_have(quirks: Json) -> None:
+    assert msgspec.convert(dict(quirks), Quirks) is not None
 
 
 def error(message: str, param: str | None = None) -> str:

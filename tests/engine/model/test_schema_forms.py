@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from app_server.engine.config.quirk_settings import SchemaForm
 from app_server.engine.model.schema_forms import in_form
 from app_server_protocol.encoding import Json
 
@@ -15,7 +16,7 @@ AT_ROOT = ("anyOf", "oneOf", "allOf", "not", "enum")
 """Keywords that a root may not have (Anthropic, OpenAI, Moonshot)."""
 
 
-def one(schema: Json, form: str = "plain") -> Json:
+def one(schema: Json, form: SchemaForm = "plain") -> Json:
     """Return the schema of one property in a form."""
     written = in_form({"type": "object", "properties": {"it": schema}}, form)
     assert isinstance(written, dict)
@@ -31,7 +32,7 @@ def test_the_full_form_is_the_schema() -> None:
 
 @pytest.mark.parametrize("form", ["plain", "gemini"])
 @pytest.mark.parametrize("key", ["anyOf", "oneOf", "allOf"])
-def test_alternatives_at_the_root_become_optional_properties(form: str, key: str) -> None:
+def test_alternatives_at_the_root_become_optional_properties(form: SchemaForm, key: str) -> None:
     schema = {
         "type": "object",
         "properties": {"id": {"type": "string"}},
@@ -184,7 +185,7 @@ SCHEMAS = st.recursive(
 @settings(deadline=None)
 @given(SCHEMAS, SCHEMAS, st.sampled_from(["plain", "gemini"]))
 def test_every_schema_becomes_a_valid_one_without_what_providers_refuse(
-    schema: dict[str, Json], named: Json, form: str
+    schema: dict[str, Json], named: Json, form: SchemaForm
 ) -> None:
     written = in_form({**schema, "$defs": {"a": named}}, form)
     Draft202012Validator.check_schema(written)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.engine.config.quirk_settings import ThinkTags
 from app_server.engine.model.text_calls import NamedCall, Offered, TextSieve
 
 OFFERED = Offered({"shell": frozenset({"command"}), "look": frozenset()})
@@ -23,7 +24,7 @@ CALLS = [
 
 
 def sieve(
-    *pieces: str, think_tags: str = "closed", structured: bool = False, quoted: str = ""
+    *pieces: str, think_tags: ThinkTags = "closed", structured: bool = False, quoted: str = ""
 ) -> tuple[str, str, list[NamedCall]]:
     """Return the thoughts, the text and the calls of an answer that comes in these pieces."""
     made = TextSieve(think_tags=think_tags, offered=OFFERED, is_quoted=lambda block: block == quoted)
@@ -88,7 +89,9 @@ def test_an_answer_may_begin_inside_of_its_thoughts() -> None:
     st.text("ab<think>/{[`\n ", min_size=1),
     st.sampled_from(["none", "closed", "open"]),
 )
-def test_a_sieve_that_is_done_shows_every_text_as_it_comes(pieces: list[str], more: str, tags: str) -> None:
+def test_a_sieve_that_is_done_shows_every_text_as_it_comes(
+    pieces: list[str], more: str, tags: ThinkTags
+) -> None:
     made = TextSieve(think_tags=tags, offered=OFFERED)
     for piece in [*pieces, "\n\n", "words " * 50, "\n\n"]:
         made.take(piece)
