@@ -8,14 +8,15 @@ folders are looked at by scans alone. What changes outside of a command's span i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
 
-from app_server.engine.checkpoints.folder_scan import FolderScan, Observed, TooManyFiles, is_inside
+from app_server.engine.checkpoints.file_listing import TooManyFiles, is_inside
+from app_server.engine.checkpoints.folder_scan import FolderScan, Observed
 from app_server.engine.checkpoints.history import Actor, FileVersion, State, Transition
 from app_server.engine.checkpoints.snapshot_states import differences, manifest_of
 from app_server.engine.checkpoints.spans_of_time import CommandSpans
@@ -47,6 +48,8 @@ class LookedAt(Struct, frozen=True, kw_only=True):
     """Folder for contents that a repository lacks."""
     may_read: MayRead
     now: Callable[[], datetime]
+    stamp: Callable[[], int]
+    """Function that returns the present time of the clock that dates changes. It may raise OSError."""
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -99,14 +102,13 @@ class CommandChanges:
         """Look at the files at the turn's end, and return the changes. `taken`: a second snapshot that was taken
         already.
         """
-        found = await self._look_again()
         if self.taken is None:
-            return found
+            return await self._look_again()
         taken = taken or await self._snapshots.finish(self.taken, self._files.now())
         if taken is None:
             self.problems.append(NO_END)
-            return found
-        return found + await run_in_thread(self._at_end, self.taken, taken)
+            return []
+        return await run_in_thread(self._at_end, self.taken, taken)
 
     def before_patch(self, path: str, now: State) -> list[Transition]:
         """Return the changes of a file by commands since the begin. `now`: what it is, ahead of a patch. Blocks."""
@@ -145,7 +147,7 @@ class CommandChanges:
     async def _scan_first(self) -> None:
         files = self._files
         scan = self._scans.get(files.folders) or FolderScan(
-            files.home, files.folders, files.may_read, most=MAX_SCANNED
+            files.home, files.folders, files.may_read, most=MAX_SCANNED, stamp=files.stamp
         )
         try:
             await run_in_thread(scan.changes)
@@ -174,6 +176,7 @@ class CommandChanges:
             since_ns=taken.worktree.at_ns,
             skips={name for name in names if name not in states},
             most=2 * MAX_WATCHED,
+            stamp=files.stamp,
         )
         self.scan = scan
         return await self._look_again()
@@ -192,17 +195,19 @@ class CommandChanges:
         if self.scan is None:
             return []
         try:
-            found = await run_in_thread(self.scan.changes)
+            changes = await run_in_thread(self._scanned, self.scan)
         except (TooManyFiles, OSError) as error:
             self._lose_scan(error)
             return []
-        changes = await run_in_thread(self._taken_in, found)
         if self.taken is None:
             return changes
         self._waiting += changes
         return []
 
-    def _taken_in(self, found: Sequence[Observed]) -> list[Transition]:
+    def _scanned(self, scan: FolderScan) -> list[Transition]:
+        found = scan.changes()
+        if not found:
+            return []
         with RootDir("/") as disk:
             changes = self._by_commands(found, disk)
         self._seen.update((each.path, each.after) for each in found)

@@ -1,8 +1,8 @@
-"""Detects changes of files: looks at the status of each file before each command, and keeps copies of the small ones.
+"""Detects changes of files before each command: reads those whose status has changed, and keeps copies of small ones.
 
-A file is read again only if its status has changed. The copies are in a file without a name, which ends with the
-server; contents that a command has changed are handed out with the change. In a repository, a snapshot has the contents
-at the begin, and only what changes later is copied. A scan that would exceed its bounds covers nothing, and says so.
+The copies are in a file without a name, which ends with the server; contents that a command has changed are handed out
+with the change. In a repository, a snapshot has the contents at the begin, and only what changes later is copied. A
+scan that would exceed its bounds covers nothing, and says so.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import IO, Final
 
 from msgspec import Struct
 
+from app_server.engine.checkpoints.file_listing import FileListing, Status
 from app_server.engine.checkpoints.history import SYMLINK, FileVersion, Manifest, State
 from app_server.engine.checkpoints.kept_files import digest_of
 from app_server.engine.config.file_rules import MayRead
@@ -28,19 +28,10 @@ MAX_COPIED_FILE: Final = 1024 * 1024
 """Maximum size of a file that is copied before a command may change it, in bytes."""
 MAX_COPIED: Final = 64 * 1024 * 1024
 """Maximum size of all copies, in bytes."""
-MAX_NOTICED_FILE: Final = 64 * 1024 * 1024
-"""Maximum size of a file whose changes are noticed, in bytes."""
 TIME_LIMIT: Final = 3.0
 """Maximum time of the copies of one scan, in seconds: a command waits for it. The rest is not copied."""
 NOT_COPIED: Final = "unknown"
 """Digest of a file that was not copied."""
-TOO_MANY: Final = (
-    "there are more than {:,} files in the working directory and no repository, so checkpoints do not cover what "
-    "commands change"
-)
-
-_Status = tuple[int, int, int]
-"""Time of the last change of the status, size, and inode: no program can set back the first."""
 
 
 class Observed(Struct, frozen=True):
@@ -53,10 +44,6 @@ class Observed(Struct, frozen=True):
     """Time of the last change of its status, by the clock of the file system; 0 if the file is gone."""
     private: bool = False
     """Whether only the owner could read it before."""
-
-
-class TooManyFiles(Exception):
-    """The folders have more files than a scan looks at."""
 
 
 class FolderScan:
@@ -72,14 +59,15 @@ class FolderScan:
         since_ns: int = 0,
         skips: Set[str] = frozenset(),
         most: int,
+        stamp: Callable[[], int],
     ) -> None:
-        """`states`: what the files were at the time `since_ns`, if that is known. `skips`: files and folders that are
-        not looked at. `most`: maximum number of files.
+        """`states`: what the files were at the time `since_ns`, if that is known. `skips`, `most`, `stamp`: see
+        FileListing.
         """
-        self._skips, self._most = skips, most
-        self.roots = [root for root in roots if not any(is_inside(root, other) for other in roots)]
-        self._home, self._may_read, self._avoided = home, may_read, os.path.realpath(home)
-        self._status: dict[str, _Status] | None = None
+        self._listing = FileListing(
+            roots, avoided=os.path.realpath(home), skips=skips, most=most, stamp=stamp
+        )
+        self._home, self._may_read, self._looked = home, may_read, False
         self._states: dict[str, FileVersion] = {} if states is None else dict(states)
         self._since_ns = since_ns
         self._private: set[str] = set()
@@ -92,19 +80,14 @@ class FolderScan:
         """Return the files that have changed since the last call, or since the time of the given states. The first call
         makes copies of all files otherwise. Raises TooManyFiles and OSError.
         """
-        status: dict[str, _Status] = {}
-        for root in self.roots:
-            with suppress(FileNotFoundError, NotADirectoryError), RootDir(root) as disk:
-                self._list(disk, root.rstrip("/") + "/", status)
-        known, first = self._status or {}, self._status is None and not self._since_ns
-        if self._status is None:
-            touched = [path for path, now in status.items() if now[0] >= self._since_ns]
-        else:
-            touched = [path for path, now in status.items() if known.get(path) != now]
-        gone = [path for path in (self._states if self._since_ns else known) if path not in status]
-        found = self._look(touched, status, first=first)
-        self._status = status
-        return found + self._removed(gone)
+        first, self._looked = not self._looked, True
+        found = self._listing.look()
+        touched, missing = found.touched, found.missing
+        if first and self._since_ns:
+            missing = [path for path in self._states if path not in touched]
+            touched = {path: now for path, now in touched.items() if now[0] >= self._since_ns}
+        changed = self._look(touched, first=first and not self._since_ns) if touched else []
+        return changed + self._removed(missing) if missing else changed
 
     def state(self, path: str) -> State:
         """Return the state of a file at the last look."""
@@ -127,14 +110,14 @@ class FolderScan:
                     found.append(Observed(path, before, None, 0, path in self._private))
         return found
 
-    def _look(self, touched: Sequence[str], status: dict[str, _Status], *, first: bool) -> list[Observed]:
+    def _look(self, touched: Mapping[str, Status], *, first: bool) -> list[Observed]:
         """Read the files that were touched, and remember their states."""
         found: list[Observed] = []
         until = time.monotonic() + TIME_LIMIT
         with RootDir("/", self._home) as disk:
             blobs = Blobs(disk, sha256=False, until=until + TIME_LIMIT)
             for path in sorted(touched):
-                ctime_ns, size, _ = status[path]
+                ctime_ns, size, _ = touched[path]
                 copies = size <= MAX_COPIED_FILE and time.monotonic() < until
                 file = look_at(disk, os.fsencode(path))
                 if file is None or file.mode == UNKNOWN:
@@ -142,7 +125,7 @@ class FolderScan:
                 try:
                     state = self._state(disk, blobs, path, file.mode, copies=copies, first=first)
                 except OSError:
-                    del status[path]  # the next look decides
+                    self._listing.report_again(path)
                     continue
                 before = self._states.get(path)
                 self._states[path] = state
@@ -173,39 +156,3 @@ class FolderScan:
             os.pwrite(self._copies.fileno(), content, MAX_COPIED - self._left)
             self._left -= len(content)
         return digest
-
-    def _list(self, disk: RootDir, root: str, status: dict[str, _Status]) -> None:
-        """Add the status of each file below a folder, but for repositories in it."""
-        pending = [""]
-        while pending:
-            folder = pending.pop()
-            head = root + folder
-            found: list[tuple[str, _Status]] = []
-            inner: list[str] = []
-            try:
-                with disk.entries(folder) as entries:
-                    for entry in entries:
-                        name = entry.name
-                        if name == ".git":
-                            if folder:
-                                inner, found = [], []
-                                break
-                        elif entry.is_dir(follow_symlinks=False):
-                            if head + name not in self._skips:
-                                inner.append(f"{folder}{name}/")
-                        elif head + name not in self._skips:
-                            at = entry.stat(follow_symlinks=False)
-                            found.append((head + name, (at.st_ctime_ns, at.st_size, at.st_ino)))
-            except OSError:
-                continue  # it is gone, or cannot be read
-            if head.rstrip("/") == self._avoided:
-                continue
-            status.update(each for each in found if each[1][1] <= MAX_NOTICED_FILE)
-            if len(status) > self._most:
-                raise TooManyFiles(TOO_MANY.format(self._most))
-            pending += inner
-
-
-def is_inside(path: str, folder: str) -> bool:
-    """Return whether a path is below a folder."""
-    return path.startswith(folder.rstrip("/") + "/")

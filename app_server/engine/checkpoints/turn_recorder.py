@@ -93,6 +93,7 @@ class TurnRecorder:
             objects=folder.objects,
             may_read=turn.may_read,
             now=turn.now,
+            stamp=folder.stamp,
         )
         self._spans = CommandSpans(folder.stamp, users)
         self._commands = CommandChanges(files, snapshots, scans, self._spans)
@@ -113,10 +114,12 @@ class TurnRecorder:
         mark = object()
         async with self._recording:
             try:
-                await run_in_thread(self._find)
+                if not self._found:
+                    await run_in_thread(self._find)
                 if self.turn.terminals() and not self._spans:
                     await run_in_thread(self._spans.open, LASTING)
-                await run_in_thread(self._record, await self._commands.look())
+                if changes := await self._commands.look():
+                    await run_in_thread(self._record, changes)
                 self._tell_problems()
                 await run_in_thread(self._spans.open, mark)
             except OSError as error:

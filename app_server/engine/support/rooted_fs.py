@@ -15,7 +15,7 @@ import re
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -118,13 +118,27 @@ class RootDir:
     @contextlib.contextmanager
     def entries(self, name: str | bytes = b"") -> Iterator[Iterator[os.DirEntry[str]]]:
         """List the folder at `name`. The status of entries must be read before the block ends."""
-        parts = _parts(name)
-        listed = os.open(parts[-1] if parts else b".", _LIST, dir_fd=self._enter(parts[:-1]))
+        listed = self._open_folder(name)
         try:
             with os.scandir(listed) as entries:
                 yield entries
         finally:
             os.close(listed)
+
+    def walk(self, visit: Callable[[int, str, Sequence[str]], Iterable[str]]) -> None:
+        """Call `visit` for this folder and folders beneath it: with a descriptor, the path relative to this folder with
+        a slash at its end, and the names in it. It returns the names of the folders that are visited next. Those that
+        cannot be opened are passed over.
+        """
+        listed = self._open_folder(b"")
+        try:
+            _walk(listed, "", visit, MAX_DEPTH)
+        finally:
+            os.close(listed)
+
+    def _open_folder(self, name: str | bytes) -> int:
+        parts = _parts(name)
+        return os.open(parts[-1] if parts else b".", _LIST, dir_fd=self._enter(parts[:-1]))
 
     @contextlib.contextmanager
     def opened(
@@ -285,6 +299,25 @@ def read_named(
     """
     with RootDir("/", home, fences) as disk:
         return disk.read(os.fspath(path), most, follow_links=True)
+
+
+def _walk(
+    folder: int, path: str, visit: Callable[[int, str, Sequence[str]], Iterable[str]], depth: int
+) -> None:
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return
+    for name in visit(folder, path, names):
+        try:
+            inner = os.open(name, _LIST, dir_fd=folder)
+        except OSError:
+            continue
+        try:
+            if depth:
+                _walk(inner, f"{path}{name}/", visit, depth - 1)
+        finally:
+            os.close(inner)
 
 
 def may_hold_secrets(descriptor: int, status: os.stat_result, home: str | None) -> bool:
