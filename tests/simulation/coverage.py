@@ -24,6 +24,8 @@ SITUATIONS = (
     "a restore kept files",
     "a restore was undone",
     "killed in a restore",
+    "a session went back",
+    "a restore in a repository",
     *FAULTS,
 )
 """Situations that matter. Each has to come about in the worlds that the tests play."""

@@ -1,5 +1,8 @@
 """Person who uses the Agent Client Protocol."""
 
+import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,11 +10,18 @@ from anyio.abc import TaskGroup
 
 from app_server_protocol.encoding import Json
 from tests.simulation.people import Person
+from tests.simulation.record import TakenBack
 from tests.simulation.sayings import SAYINGS, marks
 from tests.support.client import MemoryWire
 
 if TYPE_CHECKING:
     from tests.simulation.sim_world import SimWorld
+
+
+LEFT = re.compile(r"left the conversation.{0,300}?> (w\d+)\b")
+"""The first word that has left a conversation, in the text that says so."""
+SCOPES = frozenset(("both", "files", "conversation"))
+"""Options of the question what goes back."""
 
 
 class EditorPerson(Person):
@@ -35,6 +45,11 @@ class EditorPerson(Person):
     def decision(self, question: Json, kind: str) -> Json:
         if question["method"] != "session/request_permission":
             return None
+        options = [option["optionId"] for option in question["params"]["options"]]
+        if SCOPES & {*options}:
+            agrees = self.draws.chance("agrees to go back", 0.85)
+            chosen = self._scope(question, options) if agrees else "decline"
+            return {"outcome": {"outcome": "selected", "optionId": chosen}}
         wanted = {"yes": "allow_once", "twice": "allow_once", "session": "allow_always", "no": "reject_once"}
         for option in question["params"]["options"]:
             if option["kind"] == wanted.get(kind):
@@ -88,9 +103,29 @@ class EditorPerson(Person):
             case "read":
                 await self.ask("session/list", {})
             case "go back":
-                self.record.files.uncertain_restores += 1
-                id = await self.say(
-                    thread, self.draws.pick("command of going back", ("/undo", "/undo", "/redo"))
-                )
-                if id is not None:
-                    await self.ended(thread, id)
+                await self._go_back(thread)
+
+    async def _go_back(self, thread: str) -> None:
+        commands = ("/undo", "/undo", "/redo", *("/rewind 1",) * 4, "/rewind 2", "/rewind 3")
+        command = self.draws.pick("command of going back", commands)
+        files = self.record.files
+        files.uncertain_restores += 1
+        if command.startswith("/rewind") and self.draws.chance("lists messages first", 0.3):
+            listed = await self.say(thread, "/rewind")
+            if listed is not None:
+                await self.ended(thread, listed)
+        begin, id = len(self.log), await self.say(thread, command)
+        if id is None:
+            return
+        await self.ended(thread, id)
+        files.uncertain_restores += 1
+        for word in LEFT.findall(json.dumps(self.received_since(begin))):
+            self.record.taken_back.append(TakenBack(thread, word, self.world.model.begun))
+
+    def _scope(self, question: Json, options: Sequence[str]) -> str:
+        """Choose what goes back."""
+        scope = self.draws.pick("scope of a rewind", [each for each in options if each in SCOPES])
+        if scope != "files":
+            self.record.reverted.add(question["params"]["sessionId"])
+            self.world.model.note("a session went back")
+        return scope

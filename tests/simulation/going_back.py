@@ -91,6 +91,8 @@ class GoingBack:
         changed = [each for each in done["files"] if each["action"] in WRITES and each["reason"] is None]
         if changed:
             self._world.model.note("a restore changed files")
+            if self._world.habits.repository:
+                self._world.model.note("a restore in a repository")
         if any(each["action"] not in WRITES for each in done["files"]):
             self._world.model.note("a restore kept files")
         return done

@@ -172,6 +172,10 @@ class Habits:
     crash_restore: int | None
     """Number of the change of a file by a restore before which the process is killed. None if it is not killed there.
     """
+    repository: bool
+    """Whether the workspace is a git repository."""
+    git_seconds: float
+    """Duration of a git command, in seconds."""
 
 
 def _some(
@@ -374,6 +378,8 @@ def draw_habits(draws: Draws) -> Habits:
         crash_restore=1 + draws.below("changes before the crash", 4)
         if goes_back and crashes is None and draws.chance("crash in a restore", 0.3)
         else None,
+        repository=goes_back and draws.chance("repository", 0.25),
+        git_seconds=draws.seconds("time of git", 0.0, 0.02, 0.5) if goes_back else 0.0,
     )
     with_work = goes_back and draws.chance("work", 0.75)
     return _with_work(draws, habits) if with_work else habits

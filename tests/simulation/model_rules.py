@@ -45,7 +45,7 @@ class _Known:
 
 def model_rules(world: "SimWorld") -> list[str]:
     """Return the violations in the requests of a world."""
-    broken = [*_unheard(world), *_forgotten(world)]
+    broken = [*_unheard(world), *_forgotten(world), *_known_though_taken_back(world)]
     for n, request in enumerate(world.model.requests):
         broken += [f"model request {n}: {problem}" for problem in orphans(request.input)]
         broken += [
@@ -54,6 +54,16 @@ def model_rules(world: "SimWorld") -> list[str]:
             if len(text) > MOST_OUTPUT
         ]
     return broken
+
+
+def _known_though_taken_back(world: "SimWorld") -> Iterator[str]:
+    """Yield the requests with a word that had left the conversation. A loss of stored lines may bring it back."""
+    gone = () if world.loses_lines else world.record.taken_back
+    for n, request in enumerate(world.model.requests):
+        words = set(_said(world, request))
+        for each in gone:
+            if each.thread == request.thread and each.after_requests < request.number and each.word in words:
+                yield f"model request {n} has {each.word}, which was taken back"
 
 
 def _said(world: "SimWorld", request: SimRequest) -> list[str]:

@@ -102,6 +102,16 @@ class ReadReply:
     """Number of requests to the model that had begun when a person was shown the reply's usage."""
 
 
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """Word that a person was told has left a conversation."""
+
+    thread: str
+    word: str
+    after_requests: int
+    """Number of requests to the model that had begun then."""
+
+
 @dataclass(slots=True)
 class Record:
     """Record of what the people of a world did and received, for the oracle."""
@@ -124,6 +134,7 @@ class Record:
     forks: list[Forked] = field(default_factory=list)
     reverted: set[str] = field(default_factory=set)
     """Threads that were reverted to an earlier turn."""
+    taken_back: list[TakenBack] = field(default_factory=list)
     said_in_old_words: set[str] = field(default_factory=set)
     """Words that were sent over the conversation API, which does not show those that join a turn."""
     loosened: bool = False

@@ -39,6 +39,7 @@ from tests.simulation.oracle import violations
 from tests.simulation.people import Person
 from tests.simulation.sim_commands import Commands
 from tests.simulation.sim_disk import killed_in_restores, reading_fails
+from tests.simulation.sim_git import git_in_the_loop, make_repository
 from tests.simulation.sim_model import SimModel
 from tests.simulation.sim_world import SimWorld, arrive, kill
 from tests.simulation.stored import rollouts
@@ -137,6 +138,8 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
     _write_config(world)
     if habits.goes_back:
         (Path(world.workspace) / SHARED).write_text(f"the beginning\n{MIDDLE}\nthe end\n")
+    if habits.repository:
+        make_repository(Path(world.workspace))
     if habits.crash_at is not None:
         loop.before_round[habits.crash_at] = lambda: kill(world)
     for step, seconds in habits.clock_jumps:
@@ -148,6 +151,7 @@ def _play(seed: int, draws: Draws, habits: Habits, root: Path) -> Outcome:
         threads_in_the_loop(draws, habits.thread_delays, world.thread_begins),
         reading_fails(model, world.home),
         killed_in_restores(world) if habits.goes_back else nullcontext(),
+        git_in_the_loop(world) if habits.repository else nullcontext(),
     ):
         try:
             with step_limit(lambda: loop.rounds):

@@ -152,6 +152,16 @@ ENDED = from_server(id=2, result={"stopReason": "end_turn"})
 LOAD, LOADED = asked(3, "session/load", sessionId="s", cwd="/", mcpServers=[]), from_server(id=3, result={})
 
 
+def beside_turns(command: str) -> tuple[tuple[Source, Json], ...]:
+    """Return a prompt with this command and its answer, behind the end of a prompt whose turn goes on."""
+    words = [{"type": "text", "text": command}]
+    return (
+        failed(2, "session_not_found"),
+        asked(4, "session/prompt", sessionId="s", prompt=words),
+        from_server(id=4, result={"stopReason": "end_turn"}),
+    )
+
+
 def test_a_prompt_of_a_session_is_a_turn() -> None:
     entries = analysed([*OPENED, chunk("x"), announced(), call("completed"), ENDED])
     found = [(each.subject.turn, each.subject.item, each.subject.phase) for each in entries[4:]]
@@ -180,6 +190,16 @@ GOES_BACK = "session_08_a_call_is_announced_once_and_goes_forward"
         ),
         pytest.param(
             [announced(), failed(2, "session_not_found")], [], id="a prompt that is refused ends no turn"
+        ),
+        pytest.param(
+            [announced(), *beside_turns("/status")],
+            [],
+            id="a command that is answered beside a turn ends none",
+        ),
+        pytest.param(
+            [announced(), *beside_turns("/undo")],
+            ["session_05_no_call_is_open_after_its_prompt"],
+            id="one that waits for the turn does",
         ),
         pytest.param(
             [announced(), failed(2, "turn_failed")],

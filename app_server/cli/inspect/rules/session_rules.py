@@ -23,6 +23,8 @@ ORDER = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 OVER = frozenset({"completed", "failed"})
 ENDS_OF_TURNS = ("turn_failed", "request_cancelled")
 """Kinds of the errors that answer prompts whose turns have ended."""
+BESIDE_TURNS = frozenset(("/rewind", "/status", "/mcp", "/hooks", "/logout"))
+"""Prompts that are commands without a turn."""
 OPENS_SESSIONS = ("session/load", "session/resume")
 
 
@@ -137,7 +139,7 @@ def session_05_no_call_is_open_after_its_prompt() -> Check:
 
     def check(wire: WireMessage) -> Iterator[str]:
         asked.see(wire)
-        if wire.asked is not None and wire.answers == "session/prompt" and not _is_refused(wire):
+        if wire.asked is not None and wire.answers == "session/prompt" and not _began_no_turn(wire):
             session = wire.asked.params.get("sessionId")
             left = [id for (of, id), state in calls.states.items() if of == session and state not in OVER]
             if left and not asked.running("session/prompt", session):
@@ -147,12 +149,18 @@ def session_05_no_call_is_open_after_its_prompt() -> Check:
     return check
 
 
-def _is_refused(wire: WireMessage) -> bool:
-    """Return whether the answer refuses a prompt, which then began no turn: a running turn of its session is
-    another's.
+def _began_no_turn(wire: WireMessage) -> bool:
+    """Return whether a prompt was refused, or is a command that is answered beside turns: a running turn of its session
+    is another's.
     """
     error = wire.message.get("error") or {}
-    return bool(error) and (error.get("data") or {}).get("kind") not in ENDS_OF_TURNS
+    if error and (error.get("data") or {}).get("kind") not in ENDS_OF_TURNS:
+        return True
+    match None if wire.asked is None else wire.asked.params.get("prompt"):
+        case [{"text": str(text)}, *_]:
+            return text.strip().partition(" ")[0] in BESIDE_TURNS
+        case _:
+            return False
 
 
 def session_06_updates_belong_to_a_prompt() -> Check:
