@@ -21,6 +21,7 @@ SCOPES: Final[dict[str, RestoreScope]] = {
 }
 UNCERTAIN: Final = "uncertain"
 """Word of `/rewind` that agrees to restore what may be the user's."""
+UNDO_USAGE: Final = "/undo uncertain takes back what changed while a command ran, too"
 USAGE: Final = (
     "/rewind NUMBER both (or: files, conversation) goes back; `uncertain` behind it takes uncertain changes"
 )
@@ -50,14 +51,38 @@ async def rewind(at: SlashContext, argument: str) -> None:
 
 
 async def undo(at: SlashContext, argument: str) -> None:
-    """Put the files back to the time before the last turn that changed some; the conversation stays."""
+    """Put the files back to the time before the last turn that changed some; the conversation stays. The user is asked
+    about uncertain changes, or agrees to them by a word.
+    """
     for turn in (await at.chat.thread.list_checkpoints()).data:
         if turn.files_changed:
             preview = await at.chat.thread.preview_restore(turn.turn_id, "files", uncertain=True)
             if preview.files:
-                await _restore(at, turn.turn_id, preview.token, "files", uncertain=True)
+                uncertain = UNCERTAIN in argument.split() or await _agrees(at, preview)
+                if uncertain is not None:
+                    await _restore(at, turn.turn_id, preview.token, "files", uncertain=uncertain)
                 return
     at.print("nothing to undo: no change of files by the agent is recorded")
+
+
+async def _agrees(at: SlashContext, preview: ThreadCheckpointPreviewResponse) -> bool | None:
+    """Return whether uncertain changes go back, too, which the user is asked if there are some; None without an
+    answer.
+    """
+    unsure = [each for each in preview.files if is_changed(each) and each.by == "uncertain"]
+    if not unsure:
+        return False
+    for line in list(restore_lines(preview.files, str(at.chat.cwd)))[:MOST_LINES]:
+        at.print(f"  {line}")
+    count = _files(len(unsure))
+    rows = [
+        PickerRow("all of these", f"{count} changed while a command ran, by it or by you", True),
+        PickerRow("only what the agent's patches changed", f"{count} kept", False),
+    ]
+    choice = await at.choose("what goes back", rows)
+    if choice is None:
+        at.print(UNDO_USAGE, "dim")
+    return choice
 
 
 async def redo(at: SlashContext, argument: str) -> None:

@@ -297,7 +297,9 @@ COMMANDS: Final[Mapping[str, SlashCommand]] = {
     "rewind": SlashCommand(
         "go back to a message, with the files", _rewind, "[NUMBER [both|files|conversation] [uncertain]]"
     ),
-    "undo": SlashCommand("put the files back to before the last turn; the conversation stays", _undo),
+    "undo": SlashCommand(
+        "put the files back to before the last turn; the conversation stays", _undo, "[uncertain]"
+    ),
     "redo": SlashCommand("put back what the last /undo or /rewind took from the files", _redo),
     "diff": SlashCommand("what the last turn changed", diff),
     "copy": SlashCommand("put the last message into the clipboard", copy),

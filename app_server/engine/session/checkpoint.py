@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from app_server.engine.workspace.patch.planner import PatchPlan
 
 FEATURE = "ghost_commit"
+LAST_SNAPSHOT = 2.0
+"""Longest time for the snapshot at the end of an interrupted turn, in seconds: the user waits for that end."""
 MOST_WORDS = 200
 """Maximum length of the beginning of the user's message that is stored with a checkpoint, in characters."""
 
@@ -132,6 +134,20 @@ class TurnCheckpoint(ChangeLog):
         if self._taken is not None and self._taken.commit is not None and not self._recorded:
             self._recorded = True
             self._turn.record(GhostSnapshot(ghost_commit=self._taken.commit))
+
+    @asynccontextmanager
+    async def recorded(self) -> AsyncIterator[None]:
+        """Record what the turn changes in the block, however that ends."""
+        try:
+            yield
+        except anyio.get_cancelled_exc_class():
+            with anyio.move_on_after(LAST_SNAPSHOT, shield=True):
+                await self.finish()
+            raise
+        except Exception:
+            await self.finish()
+            raise
+        await self.finish()
 
     async def finish(self) -> None:
         """Record what the turn has changed. Take the second ghost commit, and add the first one to the history again,

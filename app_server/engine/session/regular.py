@@ -10,7 +10,7 @@ import anyio
 from app_server.engine.context.history import message_text
 from app_server.engine.model.prompt import Prompt, ToolSpec
 from app_server.engine.session import compaction
-from app_server.engine.session.checkpoint import TurnCheckpoint
+from app_server.engine.session.checkpoint import LAST_SNAPSHOT, TurnCheckpoint
 from app_server.engine.session.goal_turns import count_reply
 from app_server.engine.session.head import gone_tools
 from app_server.engine.session.hooked_task import HookedTask
@@ -36,9 +36,6 @@ SERVERS_HEAD_START = 1.0
 """Wait of the first turn for MCP servers, in seconds, so that a server which fails at once is reported before the turn.
 The first request waits for the rest of their start-up.
 """
-
-LAST_SNAPSHOT = 2.0
-"""Longest time for the snapshot at the end of an interrupted turn, in seconds: the user waits for that end."""
 
 
 class RegularTask(HookedTask):

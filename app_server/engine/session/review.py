@@ -21,6 +21,7 @@ from app_server.engine.context.history import ConversationHistory
 from app_server.engine.context.instructions import instruction_text
 from app_server.engine.context.sizes import PromptSize
 from app_server.engine.model.prompt import Prompt
+from app_server.engine.session.checkpoint import TurnCheckpoint
 from app_server.engine.session.hooked_task import HookedTask
 from app_server.engine.session.review_texts import findings_block
 from app_server.engine.session.session_services import TurnContext
@@ -75,14 +76,17 @@ class ReviewTask(HookedTask):
         self._transcript = Transcript(ConversationHistory([surroundings]), None)
         self._usage_before = state.tokens.info
         self.tool_turn = tool_turn_of(self.turn, self._shape)
+        self._opening = TurnInput(user_text(request.prompt))
+        self._changes = TurnCheckpoint(self.turn, self._opening, ghost_commits=False)
+        self.tool_turn.changes = self._changes
         self._loop: TurnLoop | None = None
         self._entered = self._left = False
 
     async def run(self) -> str | None:
-        async with self.hooked():
+        async with self.hooked(), self._changes.recorded():
             try:
                 self._loop = self._turn_loop()
-                last = await self._loop.run(TurnInput(user_text(self._request.prompt)))
+                last = await self._loop.run(self._opening)
                 self._leave(parse_review(last) if last is not None else None)
             except Exception:
                 self._leave(None)

@@ -16,6 +16,9 @@ from app_server.engine.support.real_path import real_path
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.workspace.git.repository import find_repository
 from app_server.engine.workspace.patch.diff import unified_hunks
+from app_server_protocol.engine.events import TurnRecord
+from app_server_protocol.engine.items import UserMessage
+from app_server_protocol.event_items import TextInput
 
 if TYPE_CHECKING:
     from app_server.engine.checkpoints.carry_out import Restored
@@ -27,6 +30,8 @@ MAX_DIFFED: Final = 256 * 1024
 MOST_DIFFED: Final = 200
 """Maximum number of files of which a difference is shown."""
 CONTEXT_LINES: Final = 3
+MOST_WORDS: Final = 200
+"""Maximum length of the beginning of a message, in characters."""
 TURN_RUNS: Final = "nothing was restored: a turn of this thread runs"
 
 
@@ -102,6 +107,18 @@ def root_of(folder: str) -> str:
     """Return the root of the repository that contains a folder, or the folder itself. Blocks."""
     repository = find_repository(Path(folder))
     return real_path(folder) if repository is None else str(repository.root)
+
+
+def words_of(turn: TurnRecord) -> str:
+    """Return the beginning of the message that began a turn."""
+    texts = (
+        part.text
+        for ended in turn.items
+        if isinstance(ended.item, UserMessage)
+        for part in ended.item.content
+        if isinstance(part, TextInput)
+    )
+    return " ".join(next(texts, "").split())[:MOST_WORDS]
 
 
 def _difference(path: str, present: bytes | None, restored: bytes | None) -> str | None:

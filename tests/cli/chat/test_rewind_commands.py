@@ -27,12 +27,19 @@ async def talked(root: Path, lines: str) -> str:
 
 
 async def test_undo_takes_the_files_back_and_redo_brings_them_again(tmp_path: Path) -> None:
-    output = await talked(tmp_path, "first\nsecond\n/undo\n/undo\n/redo\n/quit\n")
+    output = await talked(tmp_path, "first\nsecond\n/undo uncertain\n/undo\n/redo\n/quit\n")
     assert "1 file deleted" in output
     assert output.count("1 file restored") == 2
     assert "/redo puts back what was taken back" in output
     assert (tmp_path / "workspace" / "a").read_text() == "2\n"
     assert not (tmp_path / "workspace" / "n").exists()
+
+
+async def test_undo_asks_about_what_may_be_the_users(tmp_path: Path) -> None:
+    output = await talked(tmp_path, "first\nsecond\n/undo\n/quit\n")
+    assert "1  all of these  (1 file changed while a command ran, by it or by you)" in output
+    assert "/undo uncertain takes back what changed while a command ran, too" in output
+    assert (tmp_path / "workspace" / "n").exists()
 
 
 async def test_rewind_lists_messages_shows_what_it_would_do_and_does_it(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ class Builtin(Enum):
     REVIEW_COMMIT = "review-commit", "Review one commit", "sha"
     UNDO = "undo", "Put the files back to where they were before the last turn; the conversation stays"
     REDO = "redo", "Put back what the last /undo or /rewind took back"
-    REWIND = "rewind", "Put the files back to where they were before a message", "[number]"
+    REWIND = "rewind", "Go back to before a message, with files and conversation", "[number]"
     INIT = "init", "Write an AGENTS.md that guides agents in this repository"
     STATUS = "status", "Show model, mode, tokens and where the session is stored"
     MCP = "mcp", "List the MCP servers and their tools"

@@ -5,7 +5,8 @@ sessions of a connection, by id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import anyio
@@ -69,11 +70,34 @@ class AcpSession:
         self.title: str | None = None
         """Title of the session; None if it is not known yet."""
         self._title_sent = self._flush_is_due = False
+        self.moved = anyio.Event()
+        """Event that is not set while the session moves to another conversation."""
+        self.moved.set()
         live.subscriptions.adapter(self.api, self._connection.client)
 
     @property
     def cwd(self) -> str:
         return self.live.session.facts.settings.cwd
+
+    # --- going back
+    @asynccontextmanager
+    async def moving(self) -> AsyncIterator[None]:
+        """Keep the session open for the block, in which its conversation ends, and goes on by `go_on_in`."""
+        self.moved = anyio.Event()
+        try:
+            yield
+        finally:
+            self.moved.set()
+
+    def go_on_in(self, live: LiveConversation) -> None:
+        """Show the client this conversation from now on: it has replaced the session's, which was reverted."""
+        live.session.take_over_from(self.live.session)
+        self.live, self.hooks = live, None
+        self._known = live.session.facts.settings
+        self.context = ConversationContext(self._connection, live, self.api)
+        self.turns.go_on_in(self.context)
+        live.subscriptions.adapter(self.api, self._connection.client)
+        self._others.follow(self)
 
     # --- choices
     def choose(self, options: SessionOptions) -> None:
@@ -232,7 +256,11 @@ class Sessions(Struct, eq=False):
         return True
 
     async def _watch(self, session: AcpSession) -> None:
-        await session.live.gone.wait()
+        live = None
+        while live is not session.live:
+            live = session.live
+            await live.gone.wait()
+            await session.moved.wait()
         session.turns.session_ended()
         if self._open.get(session.id) is session:
             del self._open[session.id]

@@ -21,7 +21,7 @@ from app_server.server.apis.contexts import ConversationContext
 from app_server_protocol.acp.sessions import PromptResponse, PromptUsage, StopReason
 from app_server_protocol.engine.errors import ErrorClass, TurnError
 from app_server_protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
-from app_server_protocol.engine.notices import TokenUsageUpdated
+from app_server_protocol.engine.notices import TokenUsageUpdated, UndoCompleted
 from app_server_protocol.engine.token_usage import TokenUsage
 
 
@@ -45,6 +45,10 @@ class AwaitedTurn(Struct):
     """Prompt that began the turn or joined it last."""
     usage: PromptUsage | None = None
     """Tokens of the turn's requests; None if none has told them."""
+    operation: str = ""
+    """Id of the operation that begins it, if that may be refused."""
+    refused: bool = False
+    """Whether it has not begun, because another client's turn ran."""
 
 
 def _stop_of_failure(error: TurnError | None) -> StopReason:
@@ -106,12 +110,20 @@ class PromptTurns:
 
     async def operate(self, ticket: PendingPrompt, command: ClientTask) -> AwaitedTurn | None:
         """Begin a turn of another kind, once no other turn runs."""
+        if not await self.idle(ticket):
+            return None
+        begun = self._session.begin(command, self._context.turn_caller())
+        turn = self._await(begun.turn, ticket)
+        turn.operation = begun.operation
+        return turn
+
+    async def idle(self, ticket: PendingPrompt) -> bool:
+        """Wait until no turn runs. Return False if the prompt was cancelled before."""
         while not ticket.cancelled and not self._gone:
-            if self._awaited or self._session.running:
-                await self._idle()
-                continue
-            return self._await(self._session.begin(command, self._context.turn_caller()).turn, ticket)
-        return None
+            if not self._awaited and not self._session.running:
+                return True
+            await self._idle()
+        return False
 
     async def end_of(self, ticket: PendingPrompt, turn: AwaitedTurn | None) -> PromptResponse:
         """Return the answer to a prompt, once its turn is over; None stands for a prompt that was cancelled before.
@@ -120,6 +132,8 @@ class PromptTurns:
         if turn is None:
             return PromptResponse(stop_reason=StopReason.CANCELLED)
         await turn.over.wait()
+        if turn.refused:
+            return PromptResponse(stop_reason=StopReason.END_TURN)
         ended = turn.ended
         if turn.cancelled or ended is None or ended.status is TurnStatus.INTERRUPTED:
             reason = StopReason.CANCELLED  # also if it failed, or completed, while it was being cancelled
@@ -145,6 +159,10 @@ class PromptTurns:
             except CoreError:
                 pass  # the session has ended, and the turn with it
 
+    def go_on_in(self, context: ConversationContext) -> None:
+        """Begin later turns in this conversation, which has replaced the one before."""
+        self._context, self._session = context, context.session
+
     # --- the end of turns
     def observe(self, event: SessionEvent) -> None:
         turn_id = event.turn_id or ""
@@ -158,8 +176,18 @@ class PromptTurns:
                 del self._awaited[turn_id]
                 turn.ended = ended
                 turn.over.set()
+            case UndoCompleted(), None if event.turn_id is None:
+                self._refused(event.operation_id)
             case _:
                 pass
+
+    def _refused(self, operation: str) -> None:
+        """Answer the prompt whose operation began no turn. The event says why."""
+        for id, turn in list(self._awaited.items()):
+            if turn.operation == operation:
+                del self._awaited[id]
+                turn.refused = True
+                turn.over.set()
 
     def _count(self, total: TokenUsage, turn: AwaitedTurn | None) -> None:
         """Count what a request of a turn has used. A smaller total than the one before does not come from a request: it

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from app_server.server.apis.acp.handlers import prompts
+from app_server.server.apis.acp.prompt_turns import PendingPrompt, PromptTurns
 from app_server_protocol.encoding import Json
 from tests.support.client import Matcher
 from tests.support.editor import EVERYTHING, Editor, diffs, opened
@@ -390,30 +391,97 @@ async def test_undo_is_a_command_where_snapshots_are_on(world: MakeWorld) -> Non
             assert (w.workspace / "a.txt").read_text() == text
 
 
-async def test_rewind_asks_with_the_differences_and_keeps_the_conversation(world: MakeWorld) -> None:
-    change = "*** Begin Patch\n*** Update File: a.txt\n@@\n-before\n+after\n*** End Patch"
-    replies = reply(patches(change)), reply(says("done"))
-    config = {"approval_policy": "never", "sandbox_mode": "danger-full-access"}
-    async with world(*replies, files={"a.txt": "before\n"}, config=config, acp=True) as w:
+CHANGE = "*** Begin Patch\n*** Update File: a.txt\n@@\n-before\n+after\n*** End Patch"
+UNASKED: dict[str, Json] = {"approval_policy": "never", "sandbox_mode": "danger-full-access"}
+
+
+async def test_rewind_asks_with_the_differences_and_takes_files_and_conversation_back(
+    world: MakeWorld,
+) -> None:
+    replies = reply(says("hello")), reply(patches(CHANGE)), reply(says("done")), reply(says("again"))
+    async with world(*replies, files={"a.txt": "before\n"}, config=UNASKED, acp=True) as w:
         editor, session = await opened(w)
         assert await editor.ends(session, "/rewind") == "end_turn"
         assert "no message to go back to" in editor.text()
+        await editor.ends(session, "good morning")
         await editor.ends(session, "change it")
         assert await editor.ends(session, "/rewind") == "end_turn"
-        assert "1. change it (1 file)" in editor.text()
-        editor.permit("decline", "allow_once")
+        assert "1. change it (1 file)\n2. good morning\n" in editor.text()
+        editor.permit("decline", "both")
         assert await editor.ends(session, "/rewind 1") == "end_turn"
         assert (w.workspace / "a.txt").read_text() == "after\n"
         assert await editor.ends(session, "/rewind 1") == "end_turn"
         assert (w.workspace / "a.txt").read_text() == "before\n"
+        assert "1 message left the conversation" in editor.text()
+        assert "> change it" in editor.text()
         asked = notified(w, "session/request_permission")
-        assert len(asked) == 2
+        assert [[each["optionId"] for each in one["options"]] for one in asked] == [
+            ["both", "files", "conversation", "decline"]
+        ] * 2
         assert {"type": "diff", "oldText": "after\n", "newText": "before\n"}.items() <= asked[0]["toolCall"][
             "content"
         ][1].items()
         assert await editor.ends(session, "/rewind 7") == "end_turn"
+        assert await editor.ends(session, "go on") == "end_turn"
+        assert w.model.requests[-1].texts() == ["good morning", "go on"]
         assert await editor.ends(session, "/redo") == "end_turn"
         assert (w.workspace / "a.txt").read_text() == "after\n"
+        assert await editor.ends(session, "/rewind") == "end_turn"
+        assert "1. go on\n2. good morning\n" in editor.text()
+
+
+@pytest.mark.parametrize(
+    ("scope", "content", "asked"),
+    [
+        ("files", "before\n", ["good morning", "change it", "go on"]),
+        ("conversation", "after\n", ["good morning", "go on"]),
+    ],
+)
+async def test_rewind_takes_back_only_what_is_chosen(
+    world: MakeWorld, scope: str, content: str, asked: list[str]
+) -> None:
+    replies = reply(says("hello")), reply(patches(CHANGE)), reply(says("done")), reply(says("again"))
+    async with world(*replies, files={"a.txt": "before\n"}, config=UNASKED, acp=True) as w:
+        editor, session = await opened(w)
+        await editor.ends(session, "good morning")
+        await editor.ends(session, "change it")
+        editor.permit(scope)
+        assert await editor.ends(session, "/rewind 1") == "end_turn"
+        assert (w.workspace / "a.txt").read_text() == content
+        assert await editor.ends(session, "go on") == "end_turn"
+        assert w.model.requests[-1].texts() == asked
+
+
+async def test_a_prompt_behind_a_rewind_goes_to_the_conversation_that_is_left(world: MakeWorld) -> None:
+    replies = reply(says("hello")), reply(says("hello again")), reply(says("again"))
+    async with world(*replies, config=UNASKED, acp=True) as w:
+        editor, session = await opened(w)
+        await editor.ends(session, "good morning")
+        await editor.ends(session, "good evening")
+        editor.permit("conversation")
+        prompts = [await editor.prompt(session, text) for text in ("/rewind 1", "/status", "go on")]
+        for prompt in prompts:
+            assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "end_turn"
+        assert await editor.ends(session, "/rewind") == "end_turn"
+        assert "good morning" in editor.text()
+
+
+async def test_an_undo_that_another_clients_turn_overtakes_is_answered(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sees_no_turn(turns: PromptTurns, ticket: PendingPrompt) -> bool:
+        return True
+
+    hold = Hold()
+    async with world(reply(begins_to_say(), hold, says("story")), acp=True) as w:
+        editor, session = await opened(w)
+        first = await editor.prompt(session)
+        await hold.reached.wait()
+        monkeypatch.setattr(PromptTurns, "idle", sees_no_turn)
+        assert await editor.ends(session, "/undo") == "end_turn"
+        assert "Nothing was undone: a turn runs." in editor.text()
+        hold.release()
+        assert (await w.client.answer_to(first))["result"]["stopReason"] == "end_turn"
 
 
 async def test_init_asks_the_model_for_a_guide(world: MakeWorld) -> None:

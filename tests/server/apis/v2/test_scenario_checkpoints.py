@@ -9,7 +9,7 @@ from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
 from tests.support.client import Refused
 from tests.support.scripted_model import Hold, begins_to_say, patches, reply, says, script
-from tests.support.thread_client import say, start
+from tests.support.thread_client import ended, say, start
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
 
 pytestmark = pytest.mark.scenario
@@ -182,4 +182,19 @@ async def test_a_turn_that_fails_by_an_error_of_the_server_can_be_taken_back(
         turn = begun["turn"]["id"]
         before = await preview(w, thread, turn, "files")
         await restore(w, thread, turn, before["token"], "files")
+        assert (w.workspace / "a").read_text() == "1\n"
+
+
+async def test_what_a_reviewer_changes_is_recorded(world: MakeWorld) -> None:
+    replies = reply(script("echo reviewed > a")), reply(says("nothing found"))
+    async with world(*replies, files={"a": "1\n"}, config=FULL, capabilities=EXPERIMENTAL) as w:
+        thread = await start(w.client)
+        target = {"type": "custom", "instructions": "look"}
+        answer = await w.client.call("review/start", {"threadId": thread, "target": target})
+        turn = answer["turn"]["id"]
+        await ended(w.client, turn)
+        assert (w.workspace / "a").read_text() == "reviewed\n"
+        seen = await preview(w, thread, turn, "files", uncertain=True)
+        assert shown(w, seen) == {"a": ("restore", "uncertain")}
+        await restore(w, thread, turn, seen["token"], "files", uncertain=True)
         assert (w.workspace / "a").read_text() == "1\n"

@@ -151,8 +151,7 @@ async def _builtin(
         case Builtin.REDO:
             return await _operate(session, ticket, Undo(back=True))
         case Builtin.REWIND:
-            id = context.machine.new_id()
-            text = await session_rewind.rewind_text(session, context.client.outgoing, id, command.rest)
+            text = await session_rewind.SessionRewind(context, session, ticket).answer(command.rest)
             session.send_message(text)
         case Builtin.REVIEW | Builtin.REVIEW_BRANCH | Builtin.REVIEW_COMMIT:
             try:

@@ -196,14 +196,19 @@ def _opened(
     given = plan.system_prompt
     if given is not None and given != live.session.facts.settings.system_prompt:
         live.session.do(ChangeSettings(SettingsPatch(system_prompt=given)))
-    client = sessions_of(context).client
-    if client.read_files and client.write_files and plan.config.permissions.editor_files:
-        live.session.use_editor(ClientEditor(live.id, context.client.outgoing))
+    use_editor(context, live, plan.config)
     facts = context.engine.known_models(plan.config, context.client.caller)
     if facts.quirks.local:
         session.lists_models = plan.config
     session.commands = CommandList(prompts, undo=plan.config.features.enabled("ghost_commit"))
     return session
+
+
+def use_editor(context: ConnectionContext, live: LiveConversation, config: Config) -> None:
+    """Let a conversation read and write files through the client, if it can and the settings allow it."""
+    client = sessions_of(context).client
+    if client.read_files and client.write_files and config.permissions.editor_files:
+        live.session.use_editor(ClientEditor(live.id, context.client.outgoing))
 
 
 async def follow(context: ConnectionContext, session: AcpSession) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from app_server.engine.session.rewind import TURN_RUNS
+from app_server.engine.session.rewind import TURN_RUNS, words_of
 from app_server.engine.storage.pagination import PageRequest, parse_cursor
 from app_server.server.apis.contexts import ConnectionContext, ConversationContext
 from app_server.server.apis.router import Route, route_in
@@ -16,8 +16,6 @@ from app_server.server.apis.v2.handlers.stored_threads import thread_revert
 from app_server.server.apis.v2.open_threads import thread_of
 from app_server.server.apis.v2.thread_reader import thread_reader
 from app_server_protocol.engine.events import TurnRecord
-from app_server_protocol.engine.items import UserMessage
-from app_server_protocol.event_items import TextInput
 from app_server_protocol.rpc_errors import invalid_field, invalid_request
 from app_server_protocol.v2 import checkpoints as wire
 from app_server_protocol.v2.thread_store import ThreadRevertParams
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from app_server.engine.checkpoints.history import RecordedChanges, Span
     from app_server.engine.checkpoints.plan import PlannedFile
 
-MOST_WORDS = 200
-"""Maximum length of the beginning of a message, in characters."""
 NOTHING = "0" * 32
 """Token of a preview in which no change of a file is recorded."""
 
@@ -137,23 +133,12 @@ def _checkpoint(turn: TurnRecord, recorded: RecordedChanges) -> wire.ThreadCheck
     covered = sum(each.before is None or len(each.before.digest) >= 40 for each in first.values())
     return wire.ThreadCheckpoint(
         turn_id=turn.id,
-        words=_words(turn) or ("" if span is None else span.words),
+        words=words_of(turn) or ("" if span is None else span.words),
         at=None if span is None else int(span.at),
         files_changed=len(first),
         files_covered=covered,
         uncovered=() if span is None else span.uncovered,
     )
-
-
-def _words(turn: TurnRecord) -> str:
-    texts = (
-        part.text
-        for ended in turn.items
-        if isinstance(ended.item, UserMessage)
-        for part in ended.item.content
-        if isinstance(part, TextInput)
-    )
-    return " ".join(next(texts, "").split())[:MOST_WORDS]
 
 
 def _restore(span: Span) -> wire.ThreadRestore:
