@@ -192,7 +192,7 @@ class ModelClient:
                 raise
             finally:
                 request.sent.usage = events.usage
-            if events.completed:
+            if decoder.completed:
                 with anyio.move_on_after(DRAIN_SECONDS):
                     await events.drain()
 

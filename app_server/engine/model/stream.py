@@ -54,10 +54,6 @@ class EventStream:
         """Token usage of the complete answer; None until then."""
 
     @property
-    def completed(self) -> bool:
-        return self._decoder.completed
-
-    @property
     def is_blank(self) -> bool:
         """Whether the answer or its connection has ended before the first byte."""
         return self._size == 0 and (self._closed or self._broke)

@@ -49,16 +49,13 @@ class SessionFacts:
 
     def __init__(self, services: SessionServices) -> None:
         self._services, self._state = services, services.state
+        self.config: Config = services.conversation.config
+        """The configuration with which the conversation was opened; its settings may have changed since."""
 
     @property
     def settings(self) -> ThreadSettings:
         """The settings that the next turn starts from."""
         return self._state.settings
-
-    @property
-    def config(self) -> Config:
-        """The configuration with which the conversation was opened; its settings may have changed since."""
-        return self._services.conversation.config
 
     @property
     def rollout_path(self) -> Path | None:
@@ -108,6 +105,8 @@ class SessionHandle:
         self._services = session.services
         self.id = ConversationId(session.services.conversation.id)
         self.facts = SessionFacts(session.services)
+        self.turns: TurnControl = session.turns
+        """The interface of the turns: begin one, join one, end one."""
         self._context = AdditionalContext(session.services.sources.new_id)
 
     # --- turns
@@ -146,11 +145,6 @@ class SessionHandle:
     async def check_schema(self, schema: Json) -> None:
         """Raise CoreError if the schema for a turn's answer is no JSON Schema."""
         await check_schema(schema)
-
-    @property
-    def turns(self) -> TurnControl:
-        """The interface of the turns: begin one, join one, end one."""
-        return self._session.turns
 
     def begin(self, command: ClientTask, caller: TurnCaller) -> OperationIds:
         """Queue a command with which a client begins a task. Raises CoreError once the conversation has ended."""

@@ -146,17 +146,15 @@ class RegularTask(HookedTask):
         )
         self._warn_once(text)
 
-    def _on_cut(self) -> OnCut | None:
-        """Return the callback for requests that were truncated; None if the provider reports requests that are too
-        long.
-        """
+    def _on_cut(self) -> OnCut:
+        """Return the callback for requests that the provider has truncated."""
         model, name = self.turn.services.model, self._shape.settings.model
 
         def cut(read: int, estimated: int) -> None:
             model.learn_window(name, read)
             self._warn_once(cut_notice(read, estimated))
 
-        return cut if self._shape.server.cuts_silently else None
+        return cut
 
     def _warn_once(self, text: str) -> None:
         shown = self.turn.services.commands.shown_once
@@ -215,7 +213,7 @@ class RegularTask(HookedTask):
                     turn.services.state,
                     shape,
                     self._offered_specs,
-                    self._on_cut(),
+                    self._on_cut() if shape.server.cuts_silently else None,
                     guesses=turn.services.model,
                 ),
             ),

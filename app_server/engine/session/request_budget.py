@@ -154,9 +154,13 @@ class RequestBudget:
             "has one."
         )
 
-    @property
-    def wants_count(self) -> bool:
-        return self._cut is not None or self._guesses is not None or not self._state.tokens.calibrated
+    def expected(self) -> int | None:
+        """Return the estimated tokens of the next request; None if the provider's count of it would correct neither the
+        estimates nor the context window.
+        """
+        if self._cut is None and self._guesses is None and self._state.tokens.calibrated:
+            return None
+        return self.estimate()
 
     def explain_error(self, error: ModelError, estimated: int) -> ModelError:
         """Return the error for an unanswered request. If the request was larger than all answered ones, it counts as

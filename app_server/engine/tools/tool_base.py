@@ -59,15 +59,13 @@ class TurnDiffTracker:
         """`home` and `base` are those of `changes.turn_diff`."""
         self._home, self._base = home, base
         self._plans: list[PatchPlan] = []
-
-    @property
-    def touched(self) -> bool:
+        self.touched = False
         """Whether any patch was recorded; without one there is no diff to compute."""
-        return bool(self._plans)
 
     def record(self, plan: PatchPlan) -> None:
         """Record a patch that is about to be written."""
         self._plans.append(plan)
+        self.touched = True
 
     def unified_diff(self) -> str | None:
         """Compare the files of all patches with the disk; return None if nothing differs. Blocks while it reads."""

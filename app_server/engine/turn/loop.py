@@ -109,9 +109,10 @@ class WindowBudget(Protocol):
         """Return the error of a request that does not fit even now."""
         ...
 
-    @property
-    def wants_count(self) -> bool:
-        """Whether the provider's count of the next request would correct the estimates or the context window."""
+    def expected(self) -> int | None:
+        """Return the estimated tokens of the next request; None if the provider's count of it would correct neither the
+        estimates nor the context window.
+        """
         ...
 
     def learn(self, estimated: int) -> None:
@@ -181,8 +182,12 @@ class TurnLoop(Struct, kw_only=True, eq=False):
                 return last
             waits_for_input = False
             await self._fit()
-            estimated = self._estimate()
-            reply = await ask(self._prompt, keeps_messages=at_begin, explain=self._explanation(estimated))
+            estimated = None if self.compaction is None else self.compaction.budget.expected()
+            reply = await ask(
+                lambda: self.steps.prompt(history.for_prompt()),
+                keeps_messages=at_begin,
+                explain=self._explanation(estimated),
+            )
             self._learn(estimated)
             if (diff := await self.steps.diff()) is not None:
                 self.model_call.emitter.emit(TurnDiffUpdated(unified_diff=diff))
@@ -257,13 +262,6 @@ class TurnLoop(Struct, kw_only=True, eq=False):
             raise incomplete_response(reply.cut_by)
         self._was_cut = reply.cut_by is not None
 
-    def _estimate(self) -> int | None:
-        """Return the estimated tokens of the next request; None if the provider's count of it would correct nothing."""
-        compaction = self.compaction
-        if compaction is None or not compaction.budget.wants_count:
-            return None
-        return compaction.budget.estimate()
-
     def _explanation(self, estimated: int | None) -> Callable[[ModelError], ModelError] | None:
         """Return the function that explains a failure by the size of the request; None if the size is not known."""
         if self.compaction is None or estimated is None:
@@ -291,9 +289,6 @@ class TurnLoop(Struct, kw_only=True, eq=False):
                 self._opening = None
                 self._show(turn_input, announced=True)
             raise budget.too_small(more)
-
-    def _prompt(self) -> Prompt:
-        return self.steps.prompt(self.model_call.transcript.history.for_prompt())
 
     def _record_opening(self, opening: TurnInput) -> None:
         self._record_words(opening, announced=True)

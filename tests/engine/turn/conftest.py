@@ -69,8 +69,10 @@ class OnlyAClock:
 class AmpleRoom:
     """Context window without a limit."""
 
-    wants_count = False
     may_try = False
+
+    def expected(self) -> int | None:
+        return None
 
     def estimate(self, more: Sequence[ResponseItem] = ()) -> int:
         return 0

@@ -191,38 +191,18 @@ class SessionReducer:
                 text = inner.message or ("The files are as before." if inner.success else "Undo failed.")
                 id = self._ids.reserve(f"undo-{event.turn_id or ''}")
                 self._updates.whole_text(Speaker.AGENT, id, text)
-            case (
-                events.ItemStarted()
-                | events.ItemCompleted()
-                | events.CommandOutput()
-                | events.CommandRunning()
-                | events.PatchWriting()
-            ):
-                if item is not None:
-                    self._of_item(inner, item)
-            case _:
-                self._notices.take(inner)
-
-    def _of_item(
-        self,
-        event: events.ItemStarted
-        | events.ItemCompleted
-        | events.CommandOutput
-        | events.CommandRunning
-        | events.PatchWriting,
-        item: LiveItem,
-    ) -> None:
-        match event:
-            case events.ItemStarted():
+            case events.ItemStarted() if item is not None:
                 self._started(item)
-            case events.ItemCompleted():
-                self._completed(item, event)
-            case events.CommandOutput():
+            case events.ItemCompleted() if item is not None:
+                self._completed(item, inner)
+            case events.CommandOutput() if item is not None:
                 self._output(item)
-            case events.CommandRunning() | events.PatchWriting():
+            case events.CommandRunning() | events.PatchWriting() if item is not None:
                 call = call_of(item)
                 if item.runs == 1 and call is not None and call.status is ToolCallStatus.IN_PROGRESS:
                     self._runs(item, call)
+            case _:
+                self._notices.take(inner)
 
     def joined(self, live: LiveTurn) -> None:
         """Write the running turn and the items that go on, with their content so far."""
