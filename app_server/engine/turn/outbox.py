@@ -255,7 +255,8 @@ class Outbox:
             self._writer.write_journal(self._ahead, pieces, growing=self._text.is_kept)
         elif self._streaming is not None and self._text.waiting:
             self._streaming.set()
-        self._report_problem()
+        if self._writer.problem or self._warned:
+            self._report_problem()
         if self._events:
             events, self._events = self._events, []
             for event in events:

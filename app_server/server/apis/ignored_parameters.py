@@ -49,17 +49,16 @@ def ignored_parameters(raw: Json, params: BaseModel) -> Sequence[IgnoredParamete
     Null, and arrays and objects without entries, ask for nothing and are not reported.
     """
     found: dict[str, IgnoredParameter] = {}
-    for each in (*_without_effect(params), *_ignored(raw, params, "")):
+    without_effect = [
+        IgnoredParameter(type(params).model_fields[name].alias or name, fate)
+        for name, fate in WITHOUT_EFFECT.items()
+        if name in params.model_fields_set and getattr(params, name)
+    ]
+    for each in (*without_effect, *_ignored(raw, params, "")):
         found.setdefault(each.place, each)
         if len(found) == MOST_FOUND:
             break
     return tuple(found.values())
-
-
-def _without_effect(params: BaseModel) -> Iterator[IgnoredParameter]:
-    for name, fate in WITHOUT_EFFECT.items():
-        if name in params.model_fields_set and getattr(params, name):
-            yield IgnoredParameter(type(params).model_fields[name].alias or name, fate)
 
 
 def _ignored(raw: Json, made: object, place: str) -> Iterator[IgnoredParameter]:

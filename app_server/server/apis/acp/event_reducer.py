@@ -258,7 +258,8 @@ class SessionReducer:
                 if item not in self._over:
                     self._updates.compaction(id, not event.cut)
             case items.ExitedReview():
-                self._end_review(succeeded=ended.output is not None)
+                if self._review is not None:
+                    self._end_review(self._review, succeeded=ended.output is not None)
                 if ended.output is not None:
                     self._updates.whole_text(
                         Speaker.AGENT,
@@ -271,10 +272,9 @@ class SessionReducer:
                 self._call_over(item, ended, cut=event.cut)
         self._over.discard(item)
 
-    def _end_review(self, *, succeeded: bool) -> None:
-        review, self._review = self._review, None
-        if review is not None:
-            self._end(review, succeeded=succeeded)
+    def _end_review(self, review: ToolCallView, *, succeeded: bool) -> None:
+        self._review = None
+        self._end(review, succeeded=succeeded)
 
     def _end(self, call: ToolCallView, *, succeeded: bool, ran: bool = False) -> None:
         call.status = ToolCallStatus.COMPLETED if succeeded else ToolCallStatus.FAILED
@@ -317,7 +317,8 @@ class SessionReducer:
                 self._end(call, succeeded=goes_on, ran=_ran(item))
             elif isinstance(item.item, items.ContextCompaction):
                 self._updates.compaction(item.item.id, succeeded=False)
-        self._end_review(succeeded=False)
+        if self._review is not None:  # it was interrupted
+            self._end_review(self._review, succeeded=False)
         self._notices.turn_ended()
 
 
