@@ -81,9 +81,9 @@ async def session_turns(w: World) -> Callable[[], Awaitable[object]]:
 @pytest.mark.parametrize(
     ("turns", "acp", "modules", "functions"),
     [
-        (conversation_turns, False, 78, 392),
-        (thread_turns, False, 92, 455),
-        (session_turns, True, 88, 431),
+        (conversation_turns, False, 78, 382),
+        (thread_turns, False, 91, 446),
+        (session_turns, True, 88, 421),
     ],
     ids=["conversations", "threads", "sessions"],
 )
