@@ -194,7 +194,8 @@ class TaskRunner:
 
     async def start(self, task: SessionTask) -> None:
         """Begin a task, after ending the current one as replaced."""
-        await self.interrupt(TurnAbortReason.REPLACED)
+        if self.active is not None:
+            await self.interrupt(TurnAbortReason.REPLACED)
         assert self._group is not None
         self.active = task
         self._group.start_soon(self._run, task, name=f"task {task.emitter.operation_id}")
