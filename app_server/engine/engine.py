@@ -210,6 +210,9 @@ class Engine:
         read = partial(reading.reopen, messages=origin.messages, turns=origin.turns)
         reopened = await run_in_thread(read, origin.path, self._process.now, self._process.disk, line)
         stored, writer = reopened.stored, reopened.writer
+        last = stored.last
+        if origin.keeps_system_prompt and last.system_prompt is not None:
+            config = replace(config, thread=replace(config.thread, system_prompt=last.system_prompt))
         with _closed_on_failure(writer):
             setup = ConversationSetup(
                 id=stored.meta.id,
@@ -225,14 +228,14 @@ class Engine:
             session.restore(items, stored.goal, usage, None if revert is None else revert.settings)
             if stored.damaged:
                 session.warn(OPENING_ID, str(user_messages.lines_unreadable(stored.path, stored.damaged)))
-            if revert is None and stored.last_model is not None and stored.last_model != config.thread.model:
+            if revert is None and last.model is not None and last.model != config.thread.model:
                 facts = partial(
                     self._services.known_models.facts,
                     config,
                     ActiveClient(caller, self._process.environment),
                 )
                 provider = stored.meta.model_provider
-                session.warn(OPENING_ID, other_model_notice(stored.last_model, provider, config, facts))
+                session.warn(OPENING_ID, other_model_notice(last.model, provider, config, facts))
         return session, stored
 
     # --- parts of a session

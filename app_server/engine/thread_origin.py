@@ -50,6 +50,8 @@ class StoredRollout(Struct, frozen=True):
     """Whether the client receives the earlier messages as events."""
     turns: bool = False
     """Whether the client receives turns, or items with their ids."""
+    keeps_system_prompt: bool = False
+    """Whether the instructions that another client gave for the conversation count instead of those of the settings."""
     keeps_usage: bool = False
     """Whether the token usage so far counts; otherwise counting starts at zero."""
 

@@ -34,8 +34,11 @@ class ConversationFold:
         turns: bool = True,
         messages: bool = False,
     ) -> None:
-        """Begin without lines. `turns`, `messages`: what is wanted; the plan comes with the turns."""
+        """Begin without lines. `turns`, `messages`: what is wanted; the plan comes with the turns. `reverted_lines`
+        has all reverted lines, or none yet: then only lines of the past are added to it.
+        """
         self._conversation_id, self._reverted_lines = conversation_id, reverted_lines
+        self._skips = bool(reverted_lines)
         self._turns, self._wants_messages = TurnFold() if turns else None, messages
         self._texts = None if turns else plain_texts.PlainTextDecoder.of(conversation_id)
         self._decoder = self._texts or RolloutDecoder(conversation_id, notices=messages)
@@ -50,9 +53,13 @@ class ConversationFold:
         return self._decoder.damaged
 
     def take(self, number: int, record: StoredRecord) -> None:
-        if number not in self._reverted_lines:
-            self._gone = None
-            if self._texts is not None and (text := self._texts.take_text(number, record)) is not None:
+        if not self._skips or number not in self._reverted_lines:
+            self._gone, texts = None, self._texts
+            if (
+                texts is not None
+                and record.name in plain_texts.NAMES
+                and (text := texts.take_text(number, record)) is not None
+            ):
                 self.messages.append(text)
             elif decoded := self._decoder.take(number, record):
                 self._apply(decoded)

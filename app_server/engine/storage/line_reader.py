@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from pydantic import ValidationError
 
 from app_server.engine.storage.codex_compat import GOAL_KINDS, goal_in, settings_in_our_words
@@ -28,6 +29,7 @@ from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.base import tag_of
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal
+from app_server_protocol.engine.thread_settings import SystemPrompt
 from app_server_protocol.engine.token_usage import TokenUsageInfo
 from app_server_protocol.events import msg
 from app_server_protocol.parse import read
@@ -180,6 +182,15 @@ def last_turn_context(path: Path) -> TurnContextItem | None:
             if provider_named(fd) != "":
                 return last
             return replace(last, model="", effort=None, further_effort=None)
+        return None
+
+
+def system_prompt_in(settings: Json) -> SystemPrompt | None:
+    """Return the instructions of a client in the settings of a turn; None if there are none, or if they are damaged."""
+    found = settings.get("system_prompt") if isinstance(settings, dict) else None
+    try:
+        return None if found is None else msgspec.convert(found, SystemPrompt)
+    except msgspec.ValidationError:
         return None
 
 

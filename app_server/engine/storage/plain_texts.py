@@ -17,7 +17,8 @@ from app_server.engine.storage.record import StoredRecord
 from app_server_protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from app_server_protocol.events.msg import EventMsg
 
-_TEXTS: Final = frozenset(("user_message", "agent_message"))
+NAMES: Final = frozenset(("user_message", "agent_message"))
+"""Names of the events that may be such messages."""
 
 
 class _Text(Struct, gc=False):
@@ -40,11 +41,10 @@ class PlainTextDecoder(RolloutDecoder):
         return cls(conversation_id, derives_ids=False, notices=True)
 
     def take_text(self, number: int, record: StoredRecord) -> EventMsg | None:
-        """Take a message without identity, if nothing before it is open, and return its event; None if the record is
-        anything else, which `take` takes.
+        """Take a message without identity, if nothing before it is open, and return its event. The record has one of
+        the `NAMES`; None if it is anything else, which `take` takes.
         """
-        name = record.name
-        if name not in _TEXTS or record.kind != "event_msg" or record.ordinal is not None:
+        if record.kind != "event_msg" or record.ordinal is not None:
             return None
         if not self._calls.is_idle or self._after_compaction or self._reasoning is not None:
             return None
@@ -54,9 +54,17 @@ class PlainTextDecoder(RolloutDecoder):
             return None
         if found.item_id is not msgspec.UNSET or found.turn_id is not msgspec.UNSET:
             return None
-        if self._turn is None or (name == "user_message" and not self.explicit):
-            self._close([])
+        is_users = record.name == "user_message"
+        if self._turn is None:
             self._begin_derived([], number)
-        if name == "user_message":
+        elif is_users and not self.explicit:
+            self._begin_next()
+        if is_users:
             return UserMessageEvent(message=found.message, images=found.images or ())
         return AgentMessageEvent(message=found.message)
+
+    def _begin_next(self) -> None:
+        """Begin a turn whose beginning is not stored behind another one: they would differ by their ids alone."""
+        self._calls.begin()
+        self._review = None
+        self._last_turn = self._turn

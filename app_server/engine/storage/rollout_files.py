@@ -26,6 +26,7 @@ from app_server.engine.storage.rollout_names import (
     SESSIONS,
     RolloutName,
     parse_rollout_name,
+    started_at,
 )
 from app_server.engine.support.real_path import real_path
 from app_server_protocol.ids import ConversationId
@@ -81,12 +82,23 @@ def folders(home: Path, *, archived: bool = False, newest_first: bool = True) ->
 
 def names_in(folder: str) -> list[ListedName]:
     """Return the first files of the conversations in a folder, in order."""
-    names = _files_of_length(folder, NAME_LENGTH)
-    parsed = ((file_name, parse_rollout_name(file_name)) for file_name in names)
-    found = sorted(
-        (name.started, name.conversation_id, file_name) for file_name, name in parsed if name is not None
-    )
-    return [ListedName(*each) for each in found]
+    return in_order(file_names_in(folder))
+
+
+def file_names_in(folder: str) -> list[str]:
+    """Return the names of the files in a folder that may be the first ones of conversations."""
+    return _files_of_length(folder, NAME_LENGTH)
+
+
+def in_order(file_names: Iterable[str]) -> list[ListedName]:
+    """Return the first files of conversations with these names, sorted by the start of the conversation."""
+    found = []
+    for file_name in file_names:
+        name = parse_rollout_name(file_name)
+        if name is not None:
+            id = name.conversation_id
+            found.append((started_at(name.stamp, id), id, file_name))
+    return [ListedName(*each) for each in sorted(found)]
 
 
 def may_be_rollout(name: str) -> bool:
@@ -325,9 +337,17 @@ def _days_of(conversation_id: str) -> list[datetime]:
         return []
 
 
+class _KeptNames(Struct, frozen=True):
+    changed: int | None
+    """Modification time of the folder; None if it is too recent to show every change."""
+    file_names: list[str]
+    listed: list[ListedName]
+
+
 class FolderNames:
     """Cache of the file names in folders. The names in the last few folders are cached until the folder's modification
-    time changes. The names of further files are cached for all folders.
+    time changes. A folder that has just changed is read at each use, but its names are parsed again only if they are
+    others. The names of further files are cached for all folders.
     """
 
     MOST_KEPT = 16
@@ -335,7 +355,7 @@ class FolderNames:
     def __init__(self, now: Callable[[], float]) -> None:
         """Begin with an empty cache. `now` returns seconds since 1970."""
         self._now = now
-        self._kept: dict[str, tuple[int, list[ListedName]]] = {}
+        self._kept: dict[str, _KeptNames] = {}
         self._segments: dict[str, tuple[int, list[tuple[RolloutName, Path]]]] = {}
 
     def __call__(self, folder: str) -> list[ListedName]:
@@ -343,15 +363,16 @@ class FolderNames:
         if changed is None:
             return []
         kept = self._kept.get(folder)
-        if kept is not None and kept[0] == changed:
-            return kept[1]
+        if kept is not None and kept.changed == changed:
+            return kept.listed
         now = int(self._now() * 1e9)
-        names = names_in(folder)
-        if changed < now - SETTLED_NS:
-            self._kept[folder] = (changed, names)
-            while len(self._kept) > self.MOST_KEPT:
-                self._kept.pop(next(iter(self._kept)), None)
-        return names
+        names = file_names_in(folder)
+        listed = kept.listed if kept is not None and kept.file_names == names else in_order(names)
+        settled = changed if changed < now - SETTLED_NS else None
+        self._kept[folder] = _KeptNames(settled, names, listed)
+        while len(self._kept) > self.MOST_KEPT:
+            self._kept.pop(next(iter(self._kept)), None)
+        return listed
 
     def newest(self, home: Path, archived: bool) -> dict[str, Path]:
         """Return the newest files of the conversations that have several files, by conversation id."""

@@ -7,7 +7,6 @@ The journal of a rollout is in the same folder, under a name that listings do no
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +26,7 @@ more, the id does not say the time of the name.
 """
 
 _EPOCH = date(1970, 1, 1)
+_DAY_MS = 86_400_000
 _STAMP_FORM = "%Y-%m-%dT%H-%M-%S"
 _STAMP = r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}"
 _ID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -57,12 +57,15 @@ class RolloutName(Struct, frozen=True, order=True):
 def started_at(stamp: str, conversation_id: str) -> str:
     """Return `RolloutName.started` of a name with these parts."""
     if conversation_id[14:15] == "7":
-        with suppress(ValueError, OverflowError):
-            started = _time_text(int(conversation_id[:8] + conversation_id[9:13], 16))
-            if (days := _days_apart(started[:10], stamp[:10])) == 0:
-                return started
-            if days <= 2 and abs(_time(started[:19]) - _time(stamp)) <= MOST_APART:
-                return started
+        try:
+            at_ms = int(conversation_id[:8] + conversation_id[9:13], 16)
+            apart = abs(at_ms // _DAY_MS - _day_number(stamp[:10]))
+            if apart <= 2:
+                started = _time_text(at_ms)
+                if apart == 0 or abs(_time(started[:19]) - _time(stamp)) <= MOST_APART:
+                    return started
+        except (ValueError, OverflowError):
+            pass
     return f"{stamp}.000"
 
 
@@ -81,8 +84,9 @@ def _day(days: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _days_apart(day: str, other: str) -> int:
-    return abs((date.fromisoformat(day) - date.fromisoformat(other)).days)
+def _day_number(day: str) -> int:
+    """Return the number of days from 1970 to this day. Raises ValueError if there is no such day."""
+    return (date.fromisoformat(day) - _EPOCH).days
 
 
 def _time(stamp: str) -> datetime:

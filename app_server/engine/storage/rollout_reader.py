@@ -25,6 +25,7 @@ from app_server.engine.storage.disk import REAL_DISK, DiskCalls
 from app_server.engine.storage.journal import NOTHING, CrashRecovery, leftover_of, with_outputs
 from app_server.engine.storage.line_reader import (
     raw_lines,
+    system_prompt_in,
     usage_in,
     without_collector,
 )
@@ -46,6 +47,7 @@ from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol import responses
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal
+from app_server_protocol.engine.thread_settings import SystemPrompt
 from app_server_protocol.engine.token_usage import TokenUsageInfo
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.parse import read
@@ -67,6 +69,15 @@ compaction.
 """
 
 
+class LastSettings(Struct, frozen=True):
+    """The settings of the last turns with which a conversation goes on."""
+
+    model: str | None
+    """Model of the last turn that was not reverted; None if it is not stored."""
+    system_prompt: SystemPrompt | None
+    """Instructions for the model that a client gave for the conversation."""
+
+
 class StoredConversation(Struct, frozen=True):
     """The content of a rollout."""
 
@@ -78,8 +89,7 @@ class StoredConversation(Struct, frozen=True):
     """Items, messages and events that clients received before a crash, and that the file lacks. `messages` and `turns`
     contain those of them that were cut off.
     """
-    last_model: str | None
-    """Model of the last turn; None if it is not stored."""
+    last: LastSettings
     lines: int
     """Number of lines that were read: those of the file, or as many as were requested."""
     reverted_lines: RevertedRanges
@@ -134,7 +144,7 @@ def read_rollout(
             meta=replace(found.meta, id=conversation_of(path.name, found.meta.id)),
             items=tuple(without_openings(found.items, found.meta)),
             leftover=leftover,
-            last_model=found.last_model(),
+            last=found.last_settings(),
             lines=found.lines,
             reverted_lines=found.reverted_lines,
             goal=goal_in(found.goal),
@@ -168,6 +178,8 @@ class _Collector:
         self._file_name, self._wants_messages, self._wants_turns = file_name, messages, turns
         self.lines = self.damaged = 0
         self.reverted_lines: RevertedRanges = RevertedRanges() if before is None else before.reverted_lines
+        self._skips = bool(self.reverted_lines)
+        """Whether lines may be reverted. They are not while a file is first read: a line reverts only earlier ones."""
         self.counts_turns = False
         """Whether a line reverts a number of turns."""
         self.meta: SessionMetaLine | None = None
@@ -181,10 +193,15 @@ class _Collector:
             self._begin_shown(before.meta)
         self._pending: list[StoredRecord] = []
         self._turn_context: StoredRecord | None = None
+        """Settings of the last turn that counts."""
+        self._last_settings: StoredRecord | None = None
+        """Settings of the last turn, which stay if it is reverted."""
 
     def take(self, number: int, record: StoredRecord) -> None:
-        if number not in self.reverted_lines:
+        if not self._skips or number not in self.reverted_lines:
             self._collect(number, record)
+        elif record.kind == "turn_context":
+            self._last_settings = record
         if self.shown is not None:
             self.shown.take(number, record)
 
@@ -199,7 +216,7 @@ class _Collector:
                 if record.name not in OLDER_EVENTS:
                     self._take_event(number, record)
             case "turn_context":
-                self._turn_context = record
+                self._turn_context = self._last_settings = record
             case "compacted":
                 self.validate_batch()
                 compacted = _validated(CompactedItem, record.value())
@@ -239,9 +256,12 @@ class _Collector:
             self.damaged += len(pending) - len(items)
         self.items += items
 
-    def last_model(self) -> str | None:
-        settings = self._turn_context.value() if self._turn_context else None
-        return text_of(settings or {}, "model")
+    def last_settings(self) -> LastSettings:
+        counting, last = self._turn_context, self._last_settings
+        return LastSettings(
+            text_of((counting.value() if counting else None) or {}, "model"),
+            system_prompt_in(last.value()) if last else None,
+        )
 
 
 @cache

@@ -134,13 +134,12 @@ def preview_of(message: UserMessage) -> str:
 def summarise(stored: StoredThread, default_provider: str, noted: ThreadMetadata) -> ThreadSummary:
     """Return the summary of a thread, with the notes of users about it."""
     head, updated_at = stored.head, stored.state.changed_ns // 1_000_000_000
-    noted_beside = {
-        "provider": head.provider or default_provider,
-        "git": noted.revision(head.id) or head.git,
-        "name": noted.name(head.id),
-    }
+    facts = asdict(head)
+    facts["provider"] = head.provider or default_provider
+    facts["git"] = noted.revision(head.id) or head.git
     return ThreadSummary(
-        **{**asdict(head), **noted_beside},
+        **facts,
+        name=noted.name(head.id),
         path=stored.path,
         created_at=_seconds(head.timestamp or "", updated_at),
         updated_at=updated_at,

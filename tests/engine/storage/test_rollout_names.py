@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -18,6 +19,7 @@ from app_server.engine.storage.rollout_files import (
     FolderNames,
     ListedName,
     RolloutFolder,
+    file_names_in,
     find,
     find_file,
     folders,
@@ -249,11 +251,11 @@ def test_names_are_kept_while_the_folder_stays_as_it_is(
 ) -> None:
     read: list[str] = []
 
-    def counted(folder: str) -> list[ListedName]:
+    def counted(folder: str) -> list[str]:
         read.append(Path(folder).name)
-        return names_in(folder)
+        return file_names_in(folder)
 
-    monkeypatch.setattr(rollout_files, "names_in", counted)
+    monkeypatch.setattr(rollout_files, "file_names_in", counted)
     monkeypatch.setattr(FolderNames, "MOST_KEPT", 2)
     changed = 1_700_000_000_000_000_000
     now = [seconds(changed + SETTLED_NS)]
@@ -277,6 +279,16 @@ def test_names_are_kept_while_the_folder_stays_as_it_is(
     ask("one")
     assert read[6:] == ["one"]
     assert kept(str(tmp_path / "none")) == []
+
+
+def test_names_are_parsed_again_only_if_they_are_others(tmp_path: Path) -> None:
+    """A folder that has just changed is read at each use, since its time may not show a further change."""
+    kept = FolderNames(time.time)
+    (tmp_path / NAME.file_name).touch()
+    before = kept(str(tmp_path))
+    assert kept(str(tmp_path)) is before
+    (tmp_path / RolloutName(NAME.stamp, conversation_id(2)).file_name).touch()
+    assert sorted(each.id for each in kept(str(tmp_path))) == [conversation_id(1), conversation_id(2)]
 
 
 def test_the_day_of_an_id_is_in_utc() -> None:

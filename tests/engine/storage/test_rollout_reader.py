@@ -1,4 +1,5 @@
 import gc
+import json
 import os
 import tempfile
 import tracemalloc
@@ -14,7 +15,7 @@ from app_server.engine.storage import line_reader as raw
 from app_server.engine.storage import rollout_reader as reader
 from app_server.engine.storage.journal import NOTHING
 from app_server.engine.storage.line_reader import raw_lines
-from app_server.engine.storage.record import StoredRecord
+from app_server.engine.storage.record import StoredRecord, revert_line
 from app_server.engine.storage.rollout_reader import (
     ITEM_NAMES,
     StoredConversation,
@@ -24,6 +25,7 @@ from app_server.engine.storage.thread_summary import read_message_text
 from app_server.engine.storage.turn_index import TurnIndexes, find_cut
 from app_server.engine.storage.turn_pages import open_history
 from app_server.engine.support.engine_errors import RolloutUnreadable
+from app_server_protocol.engine.thread_settings import PromptMode, SystemPrompt
 from app_server_protocol.events.messages import AgentMessageEvent, UserMessageEvent
 from app_server_protocol.parse import read
 from app_server_protocol.responses import KnownItem, MessageItem
@@ -83,7 +85,7 @@ def test_the_model_of_the_last_turn_is_known(tmp_path: Path) -> None:
         )
         for model in ("first", "second")
     ]
-    assert read_rollout(store(tmp_path, turns)).last_model == "second"
+    assert read_rollout(store(tmp_path, turns)).last.model == "second"
 
 
 @pytest.mark.parametrize(
@@ -225,6 +227,22 @@ def test_the_first_metadata_counts(stored: Path) -> None:
     assert read_file(stored, stored.read_bytes() + second).meta.cwd == "/work"
 
 
+def test_the_instructions_of_a_client_stay_if_their_turn_is_reverted(stored: Path) -> None:
+    """As all settings do. A reader of damaged ones finds none."""
+    begun, whole = len(data_of(stored)), stored.read_bytes()
+    given = {"model": "m", "system_prompt": {"mode": "append", "text": "Speak Latin."}}
+    reverted = (
+        whole
+        + raw_line("turn_context", given)
+        + raw_line("event_msg", json.loads(revert_line(begun, 1).to_json()))
+    )
+    found = read_file(stored, reverted)
+    assert found.last.system_prompt == SystemPrompt(mode=PromptMode.APPEND, text="Speak Latin.")
+    assert found.last.model is None, "that of the last turn which counts"
+    for damaged in ({"system_prompt": {"mode": "shout", "text": "x"}}, {"system_prompt": 5}, {}):
+        assert read_file(stored, whole + raw_line("turn_context", damaged)).last.system_prompt is None
+
+
 @pytest.mark.parametrize("form", [b"", b" "])
 def test_settings_are_read_in_any_form(stored: Path, form: bytes) -> None:
     fields = {
@@ -235,14 +253,14 @@ def test_settings_are_read_in_any_form(stored: Path, form: bytes) -> None:
         "summary": "auto",
     }
     line = raw_line("turn_context", fields).replace(b": ", b":" + form).replace(b", ", b"," + form)
-    assert read_file(stored, stored.read_bytes() + line).last_model == "m"
+    assert read_file(stored, stored.read_bytes() + line).last.model == "m"
 
 
 def test_settings_without_a_model_say_none(stored: Path) -> None:
     content = stored.read_bytes()
     for payload in (b"{}", b'{"model":5}', b"{x}"):
         line = b'{"timestamp":"t","type":"turn_context","payload":' + payload + b"}\n"
-        assert read_file(stored, content + line).last_model is None
+        assert read_file(stored, content + line).last.model is None
 
 
 def test_a_file_that_is_too_large_is_refused(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,6 @@ async def resume_conversation(
     if live is not None:
         messages = await _join(context, live, config, params.overrides)
     else:
-        config = await _with_system_prompt(context, config, origin)
         live, opened = await context.conversations.open(context.client, config, origin)
         messages = opened.stored.messages if opened.stored else ()
     await _notify_configured(context, live, messages)
@@ -49,17 +48,6 @@ async def resume_conversation(
         initial_messages=messages,
         rollout_path=str(live.rollout_path),
     )
-
-
-async def _with_system_prompt(context: ConnectionContext, config: Config, origin: Origin) -> Config:
-    """Return the settings with the instructions that another client gave for the stored session: clients of this API
-    can neither see nor give them.
-    """
-    if not isinstance(origin, StoredRollout):
-        return config
-    last = await context.stored.get().last_settings(origin.path)
-    kept = None if last is None else last.system_prompt
-    return config if kept is None else replace(config, thread=replace(config.thread, system_prompt=kept))
 
 
 async def _join(
@@ -86,13 +74,18 @@ async def _origin(context: ConnectionContext, params: wire.ResumeConversationPar
     if params.history:
         return SuppliedHistory(params.history)
     if params.history is None and params.path is not None:
-        return StoredRollout(context.config.cwd / params.path, messages=True)
+        return _stored(context.config.cwd / params.path)
     if params.history is None and params.conversation_id is not None:
         path = await context.stored.get().find(params.conversation_id, archived=False)
-        return StoredRollout(path, messages=True)
+        return _stored(path)
     raise invalid_request(
         "either path, conversation id or non empty history must be provided", "nothing_to_resume"
     )
+
+
+def _stored(path: Path) -> StoredRollout:
+    """Return a stored conversation as clients of this API continue it: they cannot give a system prompt."""
+    return StoredRollout(path, messages=True, keeps_system_prompt=True)
 
 
 async def _notify_configured(
