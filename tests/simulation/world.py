@@ -323,9 +323,11 @@ def _write_config(world: SimWorld) -> None:
 
 SIMULATED_HOOKS = (
     *("PreToolUse", "PostToolUse", "PermissionRequest", "PreModelRequest", "PostModelRequest"),
-    *("SessionStart", "SessionEnd", "PreCompact", "PostCompact", "Stop", "Interrupt"),
+    *("SessionEnd", "PreCompact", "PostCompact", "Stop", "Interrupt"),
 )
-"""Events of the hooks of a world. Those of messages are left out: the model of a world has to be sent all of them."""
+"""Events of the hooks of a world. Those of messages are left out: the model of a world has to be sent all of them.
+`SessionStart` is, too: a review over the conversation API tells of a failed one before its `task_started`.
+"""
 
 
 def _hooks(home: Path) -> str:
