@@ -57,12 +57,18 @@ def model_rules(world: "SimWorld") -> list[str]:
 
 
 def _known_though_taken_back(world: "SimWorld") -> Iterator[str]:
-    """Yield the requests with a word that had left the conversation. A loss of stored lines may bring it back."""
+    """Yield the requests with a word that had left the conversation. A loss of stored lines may bring it back, and a
+    copy of the beginning of its file.
+    """
     gone = () if world.loses_lines else world.record.taken_back
     for n, request in enumerate(world.model.requests):
         words = set(_said(world, request))
         for each in gone:
-            if each.thread == request.thread and each.after_requests < request.number and each.word in words:
+            if (
+                (each.thread, world.home) == (request.thread, request.home)
+                and each.after_requests < request.number
+                and each.word in words
+            ):
                 yield f"model request {n} has {each.word}, which was taken back"
 
 

@@ -197,7 +197,7 @@ GOES_BACK = "session_08_a_call_is_announced_once_and_goes_forward"
             id="a command that is answered beside a turn ends none",
         ),
         pytest.param(
-            [announced(), *beside_turns("/undo")],
+            [announced(), *beside_turns("/compact")],
             ["session_05_no_call_is_open_after_its_prompt"],
             id="one that waits for the turn does",
         ),

@@ -23,8 +23,8 @@ ORDER = {"pending": 0, "in_progress": 1, "completed": 2, "failed": 2}
 OVER = frozenset({"completed", "failed"})
 ENDS_OF_TURNS = ("turn_failed", "request_cancelled")
 """Kinds of the errors that answer prompts whose turns have ended."""
-BESIDE_TURNS = frozenset(("/rewind", "/status", "/mcp", "/hooks", "/logout"))
-"""Prompts that are commands without a turn."""
+BESIDE_TURNS = frozenset(("/rewind", "/undo", "/redo", "/status", "/mcp", "/hooks", "/logout"))
+"""Prompts that are commands without a turn, or may be refused because one runs."""
 OPENS_SESSIONS = ("session/load", "session/resume")
 
 

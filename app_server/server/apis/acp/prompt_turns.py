@@ -110,12 +110,15 @@ class PromptTurns:
 
     async def operate(self, ticket: PendingPrompt, command: ClientTask) -> AwaitedTurn | None:
         """Begin a turn of another kind, once no other turn runs."""
-        if not await self.idle(ticket):
-            return None
-        begun = self._session.begin(command, self._context.turn_caller())
-        turn = self._await(begun.turn, ticket)
-        turn.operation = begun.operation
-        return turn
+        while await self.idle(ticket):
+            async with self.order:  # a command that goes back may hold it
+                if self._awaited or self._session.running:
+                    continue
+                begun = self._session.begin(command, self._context.turn_caller())
+                turn = self._await(begun.turn, ticket)
+                turn.operation = begun.operation
+                return turn
+        return None
 
     async def idle(self, ticket: PendingPrompt) -> bool:
         """Wait until no turn runs. Return False if the prompt was cancelled before."""
