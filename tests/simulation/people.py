@@ -122,8 +122,15 @@ class Person(Connection):
     # --- questions
     def _shown_marks(self, question: Json) -> set[str]:
         """Return the marks of what a question is about, also where only the item or call before shows it."""
-        id = call_of(question["params"])
-        shown = [message for message in self.received() if id is not None and is_begin(message, id)]
+        id, thread = (
+            call_of(question["params"]),
+            thread_of(question["params"]),
+        )  # two threads may have calls of one id
+        shown = [
+            message
+            for message in self.received()
+            if id is not None and is_begin(message, id) and thread_of(message["params"]) == thread
+        ]
         return set(MARK.findall(json.dumps([question, *shown[-1:]])))
 
     def asked(self, question: Json) -> None:
