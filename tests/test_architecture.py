@@ -376,8 +376,6 @@ LATE_IMPORTS = {
     "landlock": "with the first confined command; only on Linux",
     "jsonschema": "for turns whose answer has a schema",
     "app_server_protocol.mcp": "for who reads what MCP servers answered",
-    "app_server.server.apis.v1": "not for the command that speaks the Agent Client Protocol",
-    "app_server.server.apis.v2.handlers": "each with the first method of its family",
     "app_server.engine.telemetry.otlp": "only where telemetry is switched on, and installed",
     "grpc": "not always installed",
     "opentelemetry.exporter.otlp.proto.grpc": "the same",
@@ -387,13 +385,9 @@ LATE_IMPORTS = {
     "app_server_protocol.v2": "the same, and for clients that are told what no turn has",
     "pydantic": "for who reads what a server sends",
     "rich": "an extra",
-    "shtab": "for completion alone",
     "shutil": "for help alone",
     "app_server.client.exports": "for other programs; parts of the library are used alone",
     "app_server.cli.inspect": "a command of its own, whose page is an extra",
-    "app_server.server.bootstrap": "what is loaded behind the first answers",
-    "ctypes": "takes as long as all that comes before the first answer",
-    "app_server.engine.support.process_memory": "imports it",
     "difflib": "only for mistakes in settings",
     "gc": "nothing is collected in a proxy",
     "json": "a proxy needs it only for bad news",
@@ -401,12 +395,9 @@ LATE_IMPORTS = {
     "tomli": "only where the settings may say that servers are shared",
     "hashlib": "OpenSSL, which the first lists do without",
     "http": "words for statuses, with the first that is none of success",
-    "app_server_protocol.export": "a tool for building",
     "pydantic_core": "settings are read before it is loaded",
-    "socket": "few servers have one for stderr",
     "tree_sitter": "with the first command",
     "tree_sitter_bash": "the same",
-    "tempfile": "most servers never write such a file",
 }
 """Imports inside functions, and why they are not at the top. All other imports are at the top of their module."""
 
@@ -426,9 +417,7 @@ START = (
 """Modules in which the process starts. They decide themselves when others are loaded."""
 
 NOT_LAZY = {
-    "app_server.engine.config.safe_file": "a module of the standard library, which its own cache loads once",
     "app_server.engine.storage.disk": "the same",
-    "app_server.server.logs": "the same",
     "app_server.engine.telemetry.telemetry_events": "loaded once, in a thread; tried anew where an extra is missing",
     "app_server.engine.telemetry.otlp": "the same",
     "app_server.cli.chat.chat_command": "a command of its own, which needs an extra",

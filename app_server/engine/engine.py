@@ -69,7 +69,7 @@ from app_server.engine.thread_origin import (
     StoredRollout,
     SuppliedHistory,
 )
-from app_server.engine.tools.client_tool import checked_tools
+from app_server.engine.tools import client_tool
 from app_server.engine.tools.registry import RESERVED_NAMES
 from app_server.engine.tools.terminals import Terminals
 from app_server.engine.tools.tool_base import ApprovalServices, ClockAndIds, CommandServices
@@ -132,7 +132,7 @@ class Engine:
         match origin:
             case NewConversation(ephemeral=ephemeral, paginated=paginated):
                 given = origin.client_tools
-                tools = checked_tools(given, RESERVED_NAMES) if given else ()
+                tools = client_tool.checked_tools(given, RESERVED_NAMES) if given else ()
                 session = await self._begin(
                     config,
                     caller,
@@ -255,6 +255,7 @@ class Engine:
     ) -> tuple[ConversationSetup, RolloutWriter | NullRolloutWriter]:
         instructions, id = self._instructions(config), self._process.new_conversation_id()
         writer: RolloutWriter | NullRolloutWriter = NullRolloutWriter()
+        meta = None
         if not ephemeral:
             path = new_rollout_path(self._process.threads, self._process.now(), id)
             meta = SessionMetaLine(
@@ -285,6 +286,7 @@ class Engine:
             caller=caller,
             instructions=instructions,
             rollout_path=writer.path,
+            head=meta,
             client_tools=client_tools,
         )
         return setup, writer

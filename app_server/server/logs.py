@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import stat
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -89,8 +90,6 @@ def _writer(fd: int) -> Callable[[bytes], int]:
         own = own_description(fd)
         return lambda data: os.write(own, data)
     if stat.S_ISSOCK(mode):
-        import socket  # noqa: PLC0415  takes its time, and few have one
-
         end = socket.socket(fileno=os.dup(fd))
         return lambda data: end.send(data, socket.MSG_DONTWAIT)
     return lambda data: os.write(fd, data)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 
+import shtab
+
 from app_server.cli.arguments import add_choice, add_server_options
 from app_server.cli.command_parser import PROGRAM, CommandParser
 from app_server.cli.command_table import ABOUT
@@ -23,8 +25,6 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a script, made from the parsers of all commands, which needs no server when Tab is pressed."""
-    import shtab  # noqa: PLC0415  for this alone
-
     files = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}  # kind of an argument, by its name in help
     parser = whole_parser(args.commands)
     for action in _actions(parser):

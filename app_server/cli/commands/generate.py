@@ -7,6 +7,7 @@ from pathlib import Path
 
 from app_server.cli.arguments import add_flag
 from app_server.cli.command_parser import CommandParser
+from app_server_protocol.export import main as export
 
 FOLDERS = {"generate-json-schema": "schema", "generate-ts": "types"}
 """Folder of the examples, by command."""
@@ -21,8 +22,6 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from app_server_protocol.export import main as export  # noqa: PLC0415  a tool, which loads all shapes
-
     write = export.write_schemas if args.command == "generate-json-schema" else export.write_typescript
     write(Path(args.out), experimental=args.experimental)
     return 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -91,8 +92,6 @@ def _publish(path: Path, data: bytes, mode: int, put: Callable[[Path, Path], Non
 
 def _new_file(folder: Path, prefix: str) -> tuple[int, Path]:
     """Create a temporary file that is locked as long as it is open."""
-    import tempfile  # noqa: PLC0415  most servers never write one, and it brings a lot
-
     while True:
         descriptor, name = tempfile.mkstemp(prefix=prefix, dir=folder)
         taken = False

@@ -42,6 +42,7 @@ from app_server_protocol.values import replace
 if TYPE_CHECKING:
     from app_server.engine.hooks.announced_hooks import ClientCallback
     from app_server.engine.mcp.mcp_requests import McpRequests
+    from app_server_protocol.rollout import SessionMetaLine
 
 
 class SessionFacts:
@@ -61,6 +62,11 @@ class SessionFacts:
     def rollout_path(self) -> Path | None:
         """The path of the rollout file; None if the conversation is not stored."""
         return self._services.conversation.rollout_path
+
+    @property
+    def stored_head(self) -> SessionMetaLine | None:
+        """The first line of the rollout, if this process wrote it; None if it was stored before, or is not stored."""
+        return self._services.conversation.head
 
     @property
     def usage(self) -> TokenUsageInfo | None:

@@ -32,6 +32,7 @@ from app_server_protocol.encoding import Json
 from app_server_protocol.engine.questions import ClientTool
 from app_server_protocol.engine.thread_settings import ThreadSettings
 from app_server_protocol.responses import ResponseItem
+from app_server_protocol.rollout import SessionMetaLine
 
 if TYPE_CHECKING:
     from app_server.engine.checkpoints.service import Checkpoints
@@ -66,6 +67,8 @@ class ConversationSetup(Struct, frozen=True, kw_only=True):
     instructions: Instructions
     rollout_path: Path | None
     """Path of the rollout file; None if the conversation is not stored."""
+    head: SessionMetaLine | None = None
+    """First line of the rollout, if this process wrote it; None if it was stored before, or is not stored."""
     client_tools: tuple[ClientTool, ...] = ()
     """Tools that the client declared when it began the conversation."""
     skill_folders: tuple[str, ...] = ()

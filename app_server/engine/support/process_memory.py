@@ -1,4 +1,5 @@
-"""Returns unused memory to the system. Does nothing if the C library is not glibc.
+"""The memory of the process: denies other processes access to it, and returns what is unused to the system, if the C
+library is glibc.
 
 By default glibc keeps much of the memory that one large output of a command took: it raises its limit for blocks that
 get a mapping of their own, and keeps everything below the topmost used block of the heap.
@@ -13,6 +14,7 @@ from collections.abc import Callable
 
 import anyio
 
+PR_SET_DUMPABLE = 4
 M_MMAP_THRESHOLD = -3
 LARGE_BLOCK = 320 * 1024
 """Size from which on a block gets a mapping of its own, in bytes. It is more than one read of a pipe, which a mapping
@@ -23,6 +25,14 @@ SETTLE_SECONDS = 1.0
 """Delay after a large output, in seconds. By then, the result of the command has usually been stored, sent to the model
 and shown.
 """
+
+
+def refuse_inspection() -> None:
+    """Deny other processes of the user access to this process's memory, environment and descriptors: they contain
+    keys.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def return_large_blocks() -> None:

@@ -19,8 +19,15 @@ from app_server.engine.context.sizes import PromptSize
 from app_server.engine.context.text_for_model import estimate_tokens
 from app_server.engine.mcp.mcp_manager import McpManager
 from app_server.engine.model.prompt import FreeformTool, FunctionTool, LocalShellTool, ToolSpec, WebSearchTool
-from app_server.engine.tools import file_tools, mcp_tools, patch_tool, shell_tools, tool_schemas, user_tools
-from app_server.engine.tools.client_tool import dynamic_tools, without_namespaces
+from app_server.engine.tools import (
+    client_tool,
+    file_tools,
+    mcp_tools,
+    patch_tool,
+    shell_tools,
+    tool_schemas,
+    user_tools,
+)
 from app_server.engine.tools.tool_base import Tool, ToolCall, ToolContext, ToolFailure, ToolOutput
 from app_server.engine.tools.tool_schemas import ToolArguments, parameters
 from app_server_protocol.engine.questions import ClientTool
@@ -231,7 +238,7 @@ def build_tools(
     """Choose the tools of a turn. An MCP tool never replaces a built-in tool. A client's tool may replace one that only
     reads.
     """
-    brought = dynamic_tools(client_tools)
+    brought = client_tool.dynamic_tools(client_tools) if client_tools else []
     replaced = {tool.name for tool in brought}
     tools: list[Tool] = [tool for tool in _builtin_tools(config, model, offer) if tool.name not in replaced]
     if offer.asks or mode is TurnMode.PLAN or config.features.enabled(tool_schemas.ASKS_IN_DEFAULT_MODE):
@@ -241,7 +248,8 @@ def build_tools(
     servers = sorted(_mcp_tools(mcp), key=lambda tool: tool.name not in known)
     fitting = _fitting(servers, offer.mcp_tokens)
     accepted: list[Tool] = [tool for tool in TOOLS if tool.accepted]
-    accepted += without_namespaces(client_tools, BUILTIN_NAMES)
+    if client_tools:
+        accepted += client_tool.without_namespaces(client_tools, BUILTIN_NAMES)
     offered = _continued(offer.before, (*tools, *fitting))
     return ToolSet(offered, tuple(accepted), len(servers), len(servers) - len(fitting))
 

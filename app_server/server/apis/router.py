@@ -19,7 +19,7 @@ from collections.abc import (
     Mapping,
 )
 from functools import partial
-from typing import TypeVar, overload
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, overload
 
 from msgspec import Struct
 from pydantic import ValidationError
@@ -37,9 +37,13 @@ from app_server_protocol.method_table import AnyClientRequest, ClientRequest, No
 from app_server_protocol.rpc_errors import RpcError, invalid_field, invalid_request
 from app_server_protocol.wire_fields import describe_validation_error, unknown_method
 
+if TYPE_CHECKING:
+    from app_server.server.apis.contexts import ConnectionContext
+
 C = TypeVar("C")
 P = TypeVar("P", bound=WireModel)
 R = TypeVar("R", bound=JsonSerializable)
+F = TypeVar("F")
 
 Result = TypeVar("Result")
 
@@ -148,45 +152,51 @@ conversation that the request was about or opened, and whether the client used t
 """
 
 
+class HandlerModule(Protocol):
+    """A module with the handlers of a family of methods. It is loaded when its routes are first read."""
+
+    def routes(self, context: ConnectionContext, /) -> Iterable[Route]:
+        """Return the routes of one connection."""
+        ...
+
+
 class HandlerModules(Struct, frozen=True):
     """The modules with the handlers of one API."""
 
-    load: Callable[[str], Callable[[Json], Iterable[Route]]]
-    """Function that imports a module, and returns the function that makes its routes."""
-    by_method: Mapping[str, str]
+    by_method: Mapping[str, HandlerModule]
     """Module that serves a method, by the method or the longest prefix of it that is listed."""
-    follows: Mapping[str, str] = {}
+    follows: Mapping[HandlerModule, HandlerModule] = {}
     """Module that serves the turns, by the module that opens their conversations."""
 
-    def serving(self, method: str) -> str | None:
+    def serving(self, method: str) -> HandlerModule | None:
         """Return the module that serves a method; None if there is no such method."""
         while method and method not in self.by_method:
             method = method.rpartition("/")[0]
         return self.by_method.get(method)
 
     def load_for(self, method: str) -> None:
-        """Import the module that serves a method; for a method that opens a conversation, also the module that serves
+        """Load the module that serves a method; for a method that opens a conversation, also the module that serves
         turns.
         """
-        name = self.serving(method)
-        while name is not None:
-            self.load(name)
-            name = self.follows.get(name)
+        module = self.serving(method)
+        while module is not None:
+            assert callable(module.routes)  # reading it loads the module
+            module = self.follows.get(module)
 
 
-class RouteFamilies:
+class RouteFamilies(Generic[F]):
     """The routes of one API on one connection. Those of a family are made when one of its methods is first used."""
 
-    def __init__(self, family: Callable[[str], str | None], make: Callable[[str], Iterable[Route]]) -> None:
+    def __init__(self, family: Callable[[str], F | None], make: Callable[[F], Iterable[Route]]) -> None:
         self._family, self._make = family, make
-        self._made: set[str] = set()
+        self._made: set[F] = set()
         self._routes: dict[str, Route] = {}
 
     def find(self, method: str) -> Route | None:
         found = self._routes.get(method)
-        if found is None and (name := self._family(method)) is not None and name not in self._made:
-            self._routes |= by_method(self._make(name))
-            self._made.add(name)
+        if found is None and (family := self._family(method)) is not None and family not in self._made:
+            self._routes |= by_method(self._make(family))
+            self._made.add(family)
             found = self._routes.get(method)
         return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import logging
 import os
 import signal
@@ -11,12 +10,12 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app_server.engine.support import process_memory
+from app_server.server.bootstrap import full_server
 from app_server.server.bootstrap.claim import claim_stdout
 from app_server.server.bootstrap.launch import ProcessOptions, parse_launch
 
 log = logging.getLogger(__name__)
-
-PR_SET_DUMPABLE = 4
 
 
 def serve_stdio(options: Mapping[str, Any]) -> int:
@@ -42,10 +41,9 @@ def _load_server() -> Callable[[int, ProcessOptions], None]:
     begin_loading()
     try:
         guard_memory()
-        from app_server.server.bootstrap.full_server import run  # noqa: PLC0415  nearly all imports hang on it
+        return full_server.run  # nearly all imports hang on it
     finally:
         end_loading()
-    return run
 
 
 def begin_loading() -> None:
@@ -62,14 +60,5 @@ def end_loading() -> None:
 
 def guard_memory() -> None:
     """Deny other processes access to the memory of this one, and return freed memory to the system."""
-    refuse_inspection()
-    importlib.import_module("app_server.engine.support.process_memory").return_large_blocks()
-
-
-def refuse_inspection() -> None:
-    """Deny other processes of the user access to this process's memory, environment and descriptors: they contain
-    keys.
-    """
-    if sys.platform == "linux":
-        ctypes = importlib.import_module("ctypes")  # takes as long as the rest of this module
-        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    process_memory.refuse_inspection()
+    process_memory.return_large_blocks()

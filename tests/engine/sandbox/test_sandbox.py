@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app_server.server.bootstrap.server_process import refuse_inspection
+from app_server.engine.support.process_memory import refuse_inspection
 from app_server_protocol.encoding import Json
 from tests.support.pictures import PNG
 from tests.support.places import Place

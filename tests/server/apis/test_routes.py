@@ -92,10 +92,10 @@ def mapping_a_row_to_the_wrong_handler_is_an_error_of_types(
 
 def test_every_row_has_one_route() -> None:
     served = {
-        name: [each.row for each in HANDLERS.load(name)(Anything())]
-        for name in {*HANDLERS.by_method.values()}
+        module: [each.row for each in module.routes(cast("Any", Anything()))]
+        for module in {*HANDLERS.by_method.values()}
     }
-    assert {row.method: name for name, rows in served.items() for row in rows} == HANDLERS.by_method
+    assert {row.method: module for module, rows in served.items() for row in rows} == HANDLERS.by_method
     # The thread API serves the last one.
     rows = [*itertools.chain.from_iterable(served.values()), wire.MODEL_LIST]
     assert sorted(map(id, rows)) == sorted(map(id, v1.table().client_requests.values()))
@@ -103,9 +103,9 @@ def test_every_row_has_one_route() -> None:
 
 def test_every_method_of_threads_is_served_by_its_family() -> None:
     for method in v2.table().client_requests.keys() - {"initialize"}:
-        name = THREADS.serving(method)
-        assert name is not None, method
-        assert method in by_method(THREADS.load(name)(Anything()))
+        module = THREADS.serving(method)
+        assert module is not None, method
+        assert method in by_method(module.routes(cast("Any", Anything())))
     assert THREADS.serving("turns") is None
 
 

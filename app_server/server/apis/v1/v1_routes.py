@@ -6,44 +6,42 @@ its handlers, is loaded when the client first uses one of them.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Final
 
 from app_server.server.apis.contexts import ConnectionContext
-from app_server.server.apis.router import FindRoute, HandlerModules, RouteFamilies
+from app_server.server.apis.router import FindRoute, HandlerModule, HandlerModules, RouteFamilies
+from app_server.server.apis.v1.handlers import conversation_operations, conversations, misc, stored
 
-_BY_METHOD: Final = {
-    "addConversationListener": "conversations",
-    "archiveConversation": "stored",
-    "cancelLoginChatGpt": "misc",
-    "execOneOffCommand": "misc",
-    "fuzzyFileSearch": "misc",
-    "getAuthStatus": "misc",
-    "getConversationSummary": "stored",
-    "getUserAgent": "misc",
-    "getUserSavedConfig": "misc",
-    "gitDiffToRemote": "misc",
-    "initialize": "misc",
-    "interruptConversation": "conversations",
-    "listConversations": "stored",
-    "loginApiKey": "misc",
-    "loginChatGpt": "misc",
-    "logoutChatGpt": "misc",
-    "newConversation": "conversations",
-    "removeConversationListener": "conversations",
-    "resumeConversation": "stored",
-    "sendUserMessage": "conversations",
-    "sendUserTurn": "conversations",
-    "setDefaultModel": "misc",
-    "submit": "conversation_operations",
-    "userInfo": "misc",
+_BY_METHOD: Final[dict[str, HandlerModule]] = {
+    "addConversationListener": conversations,
+    "archiveConversation": stored,
+    "cancelLoginChatGpt": misc,
+    "execOneOffCommand": misc,
+    "fuzzyFileSearch": misc,
+    "getAuthStatus": misc,
+    "getConversationSummary": stored,
+    "getUserAgent": misc,
+    "getUserSavedConfig": misc,
+    "gitDiffToRemote": misc,
+    "initialize": misc,
+    "interruptConversation": conversations,
+    "listConversations": stored,
+    "loginApiKey": misc,
+    "loginChatGpt": misc,
+    "logoutChatGpt": misc,
+    "newConversation": conversations,
+    "removeConversationListener": conversations,
+    "resumeConversation": stored,
+    "sendUserMessage": conversations,
+    "sendUserTurn": conversations,
+    "setDefaultModel": misc,
+    "submit": conversation_operations,
+    "userInfo": misc,
 }
 
-HANDLERS: Final = HandlerModules(
-    lambda name: import_module(f"app_server.server.apis.v1.handlers.{name}").routes, _BY_METHOD
-)
+HANDLERS: Final = HandlerModules(_BY_METHOD)
 
 
 def find_route(context: ConnectionContext) -> FindRoute:
     """Return the function that finds the routes of one connection."""
-    return RouteFamilies(HANDLERS.serving, lambda name: HANDLERS.load(name)(context)).find
+    return RouteFamilies[HandlerModule](HANDLERS.serving, lambda module: module.routes(context)).find

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -72,23 +73,24 @@ class LoadedThreads(Struct, frozen=True):
         return None if live is None else running_turn(self._live_turn(live))
 
     def summary(self, thread_id: str) -> ThreadSummary | None:
-        """Return a summary of a loaded thread as it was opened; the thread may not be stored yet, or never be."""
+        """Return a summary of a loaded thread as it was opened, without reading its file; it may never be stored."""
         live = self.conversations.find(thread_id)
         if live is None:
             return None
-        settings, opened_at = live.session.facts.settings, int(live.opened_at)
+        settings, head = live.session.facts.settings, live.session.facts.stored_head
+        opened_at = int(live.opened_at)
         return ThreadSummary(
             id=live.id,
             path=live.rollout_path,
             preview=live.session.facts.first_words if live.rollout_path is None else "",
-            timestamp=None,
-            created_at=opened_at,
+            timestamp=None if head is None else head.timestamp,
+            created_at=opened_at if head is None else int(datetime.fromisoformat(head.timestamp).timestamp()),
             updated_at=opened_at,
             cwd=settings.cwd,
             cli_version=STORED_VERSION,
             originator=self.context.handshake.user_agent.originator,
             source=SessionOrigin.VSCODE,
-            git=None,
+            git=None if head is None else head.git,
             forked_from=live.forked_from,
             provider=live.session.facts.config.provider.id,
             model=settings.model,
@@ -184,6 +186,12 @@ class ThreadReader(Struct, frozen=True):
             if await self.stored.is_file(live.rollout_path):
                 raise
             return None
+
+    def new(self, live: LiveConversation) -> Thread:
+        """Show a thread that has just begun. Its file is not read."""
+        summary = self.live.summary(live.id)
+        assert summary is not None
+        return self.view(summary)
 
     async def shown(self, thread: FoundThread, turns: tuple[Turn, ...] = ()) -> Thread:
         summary = await self.summary(thread)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app_server.engine.storage.stored_conversations import StoredConversations
 from app_server.engine.storage.writer import RolloutWriter
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol.encoding import Json
@@ -233,6 +234,30 @@ async def test_each_turn_is_asked_about_over_the_api_that_began_it(world: MakeWo
             await w.client.anywhere("task_complete")
         asked = [m["method"] for m in w.client.received() if "id" in m and "method" in m]
     assert asked == [over_threads, over_conversations, over_threads]
+
+
+async def test_a_new_thread_is_shown_without_reading_its_file(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_back = (
+        "id",
+        "createdAt",
+        "gitInfo",
+        "source",
+        "cliVersion",
+        "originator",
+        "path",
+        "cwd",
+        "modelProvider",
+    )
+    async with world(reply(says("ok"))) as w:
+        with monkeypatch.context() as patched:
+            patched.setattr(StoredConversations, "summary", None)
+            patched.setattr(StoredConversations, "find", None)
+            begun = (await w.client.call("thread/start", {"cwd": str(w.workspace)}))["thread"]
+        await say(w.client, begun["id"])
+        stored = (await w.client.call("thread/read", {"threadId": begun["id"]}))["thread"]
+    assert {name: begun[name] for name in read_back} == {name: stored[name] for name in read_back}
 
 
 async def test_a_fork_that_fails_lets_its_file_go(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ async def thread_start(
     async with live.opened():
         live.auto_unload = True
         thread = ConversationContext(context, live, thread_api(context))
-        shown = await shown_thread(thread)
+        shown = thread_reader(context).new(live)
         yield thread_open.ThreadStartResponse(thread=shown, **in_force(live.session.facts))
         to_audience(context, live.id).notify(wire.THREAD_STARTED, thread=shown)
         subscribe(thread, raw=params.experimental_raw_events)
