@@ -323,11 +323,9 @@ def _write_config(world: SimWorld) -> None:
 
 SIMULATED_HOOKS = (
     *("PreToolUse", "PostToolUse", "PermissionRequest", "PreModelRequest", "PostModelRequest"),
-    *("SessionEnd", "PreCompact", "PostCompact", "Stop", "Interrupt"),
+    *("SessionStart", "SessionEnd", "PreCompact", "PostCompact", "Stop", "Interrupt"),
 )
-"""Events of the hooks of a world. Those of messages are left out: the model of a world has to be sent all of them.
-`SessionStart` is, too: a review over the conversation API tells of a failed one before its `task_started`.
-"""
+"""Events of the hooks of a world. Those of messages are left out: the model of a world has to be sent all of them."""
 
 
 def _hooks(home: Path) -> str:

@@ -80,7 +80,7 @@ class ReviewTask(HookedTask):
         self._changes = TurnCheckpoint(self.turn, self._opening, ghost_commits=False)
         self.tool_turn.changes = self._changes
         self._loop: TurnLoop | None = None
-        self._entered = self._left = False
+        self._left = False
 
     async def run(self) -> str | None:
         async with self.hooked(), self._changes.recorded():
@@ -99,16 +99,13 @@ class ReviewTask(HookedTask):
         self._leave(None)
 
     async def prepare(self) -> None:
-        """Announce the review, before its first request."""
-        request, id = self._request, self.turn.services.sources.new_turn_id()
-        self._entered = True
-        self.turn.emitter.show(EnteredReview(id, request.prompt, request.user_facing_hint))
+        """Do nothing: the tools of a reviewer are determined when the task is made."""
 
     def prompt(self, items: Sequence[ResponseItem]) -> Prompt:
         return self._shape.prompt(items, self._tools.specs, None)
 
     def _leave(self, output: ReviewOutputEvent | None) -> None:
-        if self._left or not self._entered:  # an interrupt may come before the turn has begun
+        if self._left or not self.turn.emitter.has_started:  # an interrupt may come before the turn has begun
             return
         self._left = True
         services = self.turn.services
@@ -117,14 +114,15 @@ class ReviewTask(HookedTask):
         self.turn.record(user_text(note(output)))
 
     def _turn_loop(self) -> TurnLoop:
-        turn, tools = self.turn, ToolRuntime(self._tools.by_name, self.tool_turn)
-        line = self._context_line
+        turn, tools, request = self.turn, ToolRuntime(self._tools.by_name, self.tool_turn), self._request
+        line, id = self._context_line, turn.services.sources.new_turn_id()
         return TurnLoop(
             model_call=model_call(turn, self._shape, self._transcript, tools, show_messages=False, line=line),
             steps=self,
             compaction=None,
             new_id=turn.services.sources.new_id,
             show_user_message=False,
+            first_item=EnteredReview(id, request.prompt, request.user_facing_hint),
         )
 
 

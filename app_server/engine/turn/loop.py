@@ -29,6 +29,7 @@ from app_server.engine.turn.loop_hooks import LoopHooks, hooked_request
 from app_server.engine.turn.model_call import ModelCall, ModelReply
 from app_server.engine.turn.turn_items import TurnInput, last_assistant_text
 from app_server_protocol.engine.events import TurnKind
+from app_server_protocol.engine.items import Item
 from app_server_protocol.engine.notices import ErrorNotice, TurnDiffUpdated, WarningNotice
 from app_server_protocol.responses import ResponseItem
 
@@ -148,6 +149,8 @@ class TurnLoop(Struct, kw_only=True, eq=False):
     """Settings of the compaction; None if the history is not compacted."""
     new_id: Callable[[], str]
     show_user_message: bool = True
+    first_item: Item | None = None
+    """Item that is shown as soon as the turn has started; None if there is none."""
     _compacted: bool = False
     _was_cut: bool = False
     """Whether the output limit cut off a call of the last answer."""
@@ -162,6 +165,8 @@ class TurnLoop(Struct, kw_only=True, eq=False):
         """Run the turn, and return the assistant's last message. Raises ModelError or ContextStillFull."""
         self._opening = opening
         self.model_call.emitter.turn_started(self.steps.kind, self.model_call.context_window)
+        if self.first_item is not None:
+            self.model_call.emitter.show(self.first_item)
         hooks = self.steps.hooks
         if hooks is not None:
             admitted = await self._admit_opening(hooks, opening)

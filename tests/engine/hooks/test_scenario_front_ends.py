@@ -273,3 +273,19 @@ async def test_an_interrupt_ends_a_hook_of_any_call_and_the_next_turn_runs(
         await say(w.client, thread)
     begun, completed = (len(notified(w, f"hook/{each}")) for each in ("started", "completed"))
     assert begun == completed
+
+
+async def test_a_hook_that_fails_at_the_begin_of_a_review_is_told_in_its_turn(
+    world: MakeWorld, hooks: HomeHooks
+) -> None:
+    """The conversation API tells of a review's turn once the review is entered."""
+    hooks.add("SessionStart", "exit 1")
+    async with world(reply(says("fine")), tables=hooks.tables()) as w, w.another() as old:
+        thread = await start(w.client)
+        await old.call("resumeConversation", {"conversationId": thread})
+        await old.listen(thread)
+        target: Json = {"type": "custom", "instructions": "look"}
+        await w.client.call("review/start", {"threadId": thread, "target": target})
+        await old.expect("task_complete")
+        kinds = [m["params"]["msg"]["type"] for m in old.received() if "codex/event" in m.get("method", "")]
+    assert kinds.index("entered_review_mode") < kinds.index("task_started") < kinds.index("background_event")
