@@ -49,8 +49,8 @@ Result = TypeVar("Result")
 
 Handler = Callable[[C, P], Awaitable[Result] | AsyncIterator[Result]]
 """A handler returns the result, or nothing if the row has none. A handler with effects that must not overtake the
-response yields the result, once: the code after the `yield` runs when the response was written, before the next request
-of the same conversation.
+response yields the result, once: the code after the `yield` runs when the response is queued, before anything else
+happens, up to its first wait; and before the next request of this client about the same conversation.
 """
 
 

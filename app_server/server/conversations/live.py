@@ -1,5 +1,16 @@
 """One open conversation, from its opening to its end: its session, its subscriptions, and the pump between them. The
 pump takes the events of the session, sends them to the subscribers, and tracks the conversation's status.
+
+A client that joins goes this way, so that it gets everything once:
+
+1. Its request notes the `Position` of the running turn, and reads from the disk what it has to, which takes a while.
+2. `catch_up`: subscribers are sent all events that the session has emitted. The running turn has now come as far as
+   the session, so beyond what was read; from here on nothing is awaited.
+3. The answer is made of what was read, of what has ended since the position, and of the running turn.
+4. It is queued, and in the same step `join` queues the running turn behind it, and then the open questions. What
+   follows is sent to the client as to every subscriber.
+
+If the client leaves before the second step, nothing is to be undone.
 """
 
 from __future__ import annotations
@@ -20,6 +31,7 @@ from app_server.server.conversations.adapter import (
     ConversationStatus,
     QuestionKind,
 )
+from app_server.server.conversations.live_turn import LiveTurn
 from app_server.server.conversations.server_requests import ServerRequests
 from app_server.server.conversations.subscriptions import Client, Subscriptions
 from app_server_protocol.engine.events import SessionEvent, TurnEnded, TurnStarted, TurnStatus
@@ -43,23 +55,41 @@ class Pump:
         self.questions = ServerRequests(session, subscriptions, tools_of, self._questions_changed)
         self.status = ConversationStatus()
         self._turn_ends = False
+        self._group: TaskGroup | None = None
+        """Task group of the tasks that wait for answers to questions; None before the first event."""
 
     async def run(self, group: TaskGroup) -> None:
         """Send events until the session has ended, while the conversation is followed; then cancel the group."""
-        subscriptions = self._subscriptions
+        subscriptions, self._group = self._subscriptions, group
         while subscriptions.followed.is_set() or not self._session.ended.is_set():
             if not subscriptions.followed.is_set():
                 await subscriptions.followed.wait()
             if not await self._events.wait():
                 break
             if subscriptions.followed.is_set():
-                event = self._events.take()
-                self._before(event)
-                subscriptions.send(event)
-                self._after(event, group)
-                del event  # else the output of a last command would stay in memory until the next turn
+                self.send(self._events.take())
                 await subscriptions.wait_for_capacity()
         group.cancel_scope.cancel()  # the session has ended: answers to open questions are no longer needed
+
+    def catch_up(self) -> None:
+        """Send all events that the session has emitted, even while subscribers are behind. Nothing is sent while the
+        events wait for the client that opens the conversation.
+        """
+        if not self._session.ended.is_set():
+            self._session.store()
+        group = self._group
+        if group is not None and not group.cancel_scope.cancel_called and not self._subscriptions.events_wait:
+            while len(self._events):
+                self.send(self._events.take())
+
+    def send(self, event: SessionEvent) -> None:
+        """Apply an event to the running turn, and send it to the subscribers; for APIs without subscribers it waits."""
+        live, channels = self._subscriptions.live_turn, self._subscriptions.apis.values()
+        self._before(event)
+        for each in live.take(event):
+            for channel in channels:
+                channel.send(each, live)
+        self._after(event)
 
     def _before(self, event: SessionEvent) -> None:
         """Send what precedes an event: that the conversation is active, that questions are closed."""
@@ -70,13 +100,14 @@ class Pump:
             self.questions.close_all()
             self._turn_ends = False
 
-    def _after(self, event: SessionEvent, group: TaskGroup) -> None:
+    def _after(self, event: SessionEvent) -> None:
         """Send what follows an event: the status after a turn, a question."""
         if isinstance(event.event, TurnEnded):
             failed = event.event.status is TurnStatus.FAILED
             self._set_status(ConversationStatus(Activity.SYSTEM_ERROR if failed else Activity.IDLE))
         elif isinstance(event.event, Question):
-            self.questions.ask(event, event.event, group)
+            assert self._group is not None  # no session asks before its pump runs
+            self.questions.ask(event, event.event, self._group)
 
     def _questions_changed(self) -> None:
         """Update the status with the kinds of open questions; they count only while a turn runs."""
@@ -89,24 +120,6 @@ class Pump:
         if status != self.status:
             self.status = status
             self._subscriptions.send_status(status)
-
-
-class AttachHandle:
-    """A client that is joining a conversation."""
-
-    def __init__(
-        self, live: LiveConversation, client: Client, api: ConversationApi, begun: set[str] | None
-    ) -> None:
-        self._live, self._client, self._api = live, client, api
-        self.begun = begun
-        """Turns that have begun since; None if the client was subscribed before, and is sent nothing again."""
-
-    def enter(self) -> None:
-        """Send the client the running turn as it was, then what followed; then send it the open questions."""
-        subscriptions = self._live.subscriptions
-        subscriptions.release(self._client, self._api)
-        self._live.questions.joined(self._client, subscriptions.adapter(self._api, self._client))
-        self._live.flush_warnings()
 
 
 class LiveConversation:
@@ -167,19 +180,19 @@ class LiveConversation:
         self.questions.joined(client, self.subscriptions.add(client, id, api, raw=raw))
         self.flush_warnings()
 
-    @contextmanager
-    def joining(self, client: Client, id: str, api: ConversationApi) -> Iterator[AttachHandle]:
-        """Subscribe a client from now on, and hold its messages until `enter`. That is called after the client was sent
-        the turns of the conversation at this moment. Without `enter` the subscription ends with the block.
-        """
-        joining = AttachHandle(self, client, api, self.subscriptions.hold(client, id, api))
-        entered = False
-        try:
-            yield joining
-            entered = True
-        finally:
-            if not entered and joining.begun is not None:
-                self.unsubscribe(client, id)
+    def catch_up(self) -> LiveTurn:
+        """Send all events that the session has emitted; return the running turn, which is then as far as the file."""
+        self._pump.catch_up()
+        return self.subscriptions.live_turn
+
+    def join(self, client: Client, id: str, api: ConversationApi) -> None:
+        """Subscribe a client that was answered in this step: to the running turn, questions and all later events."""
+        self.questions.joined(client, self.subscriptions.join(client, id, api))
+        self.flush_warnings()
+
+    def join_later(self, client: Client, api: ConversationApi) -> None:
+        """Let all that `join` sends wait for the client's first subscription by `subscribe`."""
+        self.subscriptions.join_later(client, api, [each.event for each in self.questions.open])
 
     def unsubscribe(self, client: Client, id: str) -> None:
         """End a subscription, if there is one of that id."""
@@ -242,10 +255,10 @@ class LiveConversation:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Keep the conversation from being idle, as `kept` does, and end it if the request fails that opened it: no
-        client would be sent its events.
+        """Keep the conversation from being idle, as `kept` does, and its events for the client that opened it. End it
+        if the request fails: no client would be sent its events.
         """
-        with self.kept():
+        with self.kept(), self.subscriptions.opening():
             try:
                 yield
             except Exception:
@@ -301,7 +314,7 @@ class LiveConversation:
             yield
         except Exception:
             self.subscriptions.on_session_replaced(continues=False)
-            self.subscriptions.send(SessionEvent("", None, SessionClosed()))
+            self._pump.send(SessionEvent("", None, SessionClosed()))
             raise
 
     async def hand_over(self) -> None:

@@ -7,6 +7,9 @@ The fold also restores the order that clients rely on where the engine breaks it
 said of it and ends once. A second item under the same id, or an end of another kind of item, ends the first. No item is
 left when its turn ends, except a command that goes on. Items have ids that are unique in the conversation: the engine's
 ids are those of the provider or the model, which may use an id again, even before its first item has ended.
+
+What has ended is on the disk, not here. Who reads it there holds a `Position` from before, because the reading takes a
+while: it leads to what has ended since.
 """
 
 from __future__ import annotations
@@ -20,8 +23,9 @@ from app_server.engine.storage.encode import kept_item
 from app_server.engine.storage.turn_fold import ItemIds, TurnFold
 from app_server.server.conversations.item_text import KEPT_TAIL, PrintedOutput, ShownText
 from app_server_protocol.engine import events, items
-from app_server_protocol.engine.events import SessionEvent, TurnRecord
+from app_server_protocol.engine.events import EndedItem, SessionEvent, TurnRecord
 from app_server_protocol.engine.item_text import Part, with_text
+from app_server_protocol.engine.notices import PlanUpdated
 from app_server_protocol.values import replace
 
 
@@ -83,6 +87,42 @@ class LiveItem(Struct, eq=False):
         return SessionEvent(self.begun.operation_id, self.turn_id, ended)
 
 
+class LateItem(Struct, frozen=True):
+    """An item that has ended after its turn."""
+
+    turn_id: str
+    ended: EndedItem
+
+
+class Position(Struct, eq=False):
+    """A position among what ends in a conversation. Turns and late items that end are kept as long as somebody holds a
+    position before them.
+    """
+
+    _ended: TurnFold | LateItem | None = None
+    """The turn or the item that has ended next; None if none has yet."""
+    _next: Position | None = None
+
+    def passed(self, ended: TurnFold | LateItem) -> Position:
+        """Return the position behind what has ended here."""
+        self._ended, self._next = ended, Position()
+        return self._next
+
+    def turns(self) -> Iterator[TurnRecord]:
+        """Yield the turns that have ended since."""
+        return (each.last for each in self._since() if isinstance(each, TurnFold))
+
+    def late_items(self) -> Iterator[LateItem]:
+        """Yield the items that have ended since, after their turns."""
+        return (each for each in self._since() if isinstance(each, LateItem))
+
+    def _since(self) -> Iterator[TurnFold | LateItem]:
+        at: Position | None = self
+        while at is not None and at._ended is not None:
+            yield at._ended
+            at = at._next
+
+
 class LiveTurn(Struct, eq=False):
     """The running turn, and the items that go on."""
 
@@ -94,6 +134,10 @@ class LiveTurn(Struct, eq=False):
     """The start of the running turn; None if no turn runs."""
     kept_tail: int = KEPT_TAIL
     """Length of the end of a command's output that is kept, in characters."""
+    plan: PlanUpdated | None = None
+    """The last plan since the conversation was opened; None if there is none."""
+    position: Position = msgspec.field(default_factory=Position)
+    """Position behind everything that has ended."""
     _fold: TurnFold = msgspec.field(default_factory=TurnFold)
     """The running turn with its ended items."""
     _open: dict[tuple[str | None, str], LiveItem] = msgspec.field(default_factory=dict)
@@ -120,6 +164,14 @@ class LiveTurn(Struct, eq=False):
         fold = self._fold if self.turn_id == event.turn_id else TurnFold()
         fold.apply(event)
         return fold.last
+
+    def items_since(self, position: Position) -> Iterator[EndedItem]:
+        """Yield the items that have ended since, and those of a running turn that had ended before."""
+        for turn in position.turns():
+            yield from turn.items
+        yield from (each.ended for each in position.late_items())
+        if (record := self.record) is not None:
+            yield from record.items
 
     def open_items(self) -> list[LiveItem]:
         """Return all items that go on, also those whose turns have ended."""
@@ -160,6 +212,8 @@ class LiveTurn(Struct, eq=False):
                 return self._begin_turn(event)
             case events.TurnEnded():
                 return self._end_turn(event, inner)
+            case PlanUpdated():
+                self.plan = inner
             case events.ItemTextGrown(item_id=id) | events.ReasoningSummaryPart(item_id=id):
                 self.item = self._open.get((event.turn_id, id))
             case (
@@ -219,9 +273,13 @@ class LiveTurn(Struct, eq=False):
         item = self.item = self._open[key]
         if item.output is not None:
             item.output.finish()
-        if event.turn_id is not None and event.turn_id == self.turn_id:
-            ended = replace(inner, item=replace(kept_item(inner.item), id=item.item.id))
-            self._fold.apply(replace(event, event=ended))
+        if event.turn_id is not None:
+            kept = replace(kept_item(inner.item), id=item.item.id)
+            if event.turn_id == self.turn_id:
+                self._fold.apply(replace(event, event=replace(inner, item=kept)))
+            else:
+                late = EndedItem(kept, inner.started_at_ms or None, inner.at_ms or None, inner.cut)
+                self.position = self.position.passed(LateItem(event.turn_id, late))
         yield event
         del self._open[key]
 
@@ -231,6 +289,10 @@ class LiveTurn(Struct, eq=False):
                 yield from self.take(each.cut(int(inner.ended_at * 1000)))
         self.item = None
         yield event
+        if event.turn_id is not None:
+            fold = self._fold if self.turn_id == event.turn_id else TurnFold()
+            fold.apply(event)
+            self.position = self.position.passed(fold)
         if self.turn_id == event.turn_id:
             self.began = None
             self._fold = TurnFold()

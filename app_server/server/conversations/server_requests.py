@@ -159,7 +159,7 @@ class ServerRequests:
 
     def _may_be_asked(self, opened: PendingRequest) -> bool:
         """Return whether any subscriber can be asked, or there are none and the question waits for one."""
-        here = self._subscriptions.reachable(joining=True)
+        here = self._subscriptions.reachable()
         return not here or any(any(self._said(opened, client, apis)) for client, apis in here.items())
 
     def fail_lost_calls(self) -> None:
@@ -222,12 +222,10 @@ class ServerRequests:
         return list(dict.fromkeys((*asked, *self._subscriptions.adapters())))
 
     def _may_run_tools(self) -> bool:
-        """Return whether the client that runs the tools is subscribed or joining, or no client is, so that it is waited
-        for.
-        """
+        """Return whether the client that runs the tools is subscribed, or no client is, so that it is waited for."""
         if self._tools_left:
             return False
-        here = self._subscriptions.reachable(joining=True)
+        here = self._subscriptions.reachable()
         owners = (adapters for client, adapters in here.items() if self._tools_of in (None, client))
         return not here or any(adapter.runs_tools for adapters in owners for adapter in adapters)
 

@@ -7,6 +7,7 @@ The mark at the end of the queue is open: it covers every further piece, without
 message is queued behind it.
 
 A line that reports a state is a mark of that state: for a client that is behind only the last line of each state stays.
+A response may be the last line of its write, however much is queued behind it.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class ResponseEntry(Struct, eq=False):
     """Queue entry of a response, which the client requested."""
 
     line: bytes
+    ends_write: bool = False
+    """Whether the lines behind it are taken later."""
 
 
 class SendBuffer(Struct, eq=False):
@@ -118,10 +121,10 @@ class SendBuffer(Struct, eq=False):
         self._entries.append(line)
         self._size += len(line) + 1
 
-    def add_answer(self, line: bytes) -> None:
-        """Add a line that the client requested."""
+    def add_answer(self, line: bytes, *, ends_write: bool = False) -> None:
+        """Add a line that the client requested. `ends_write`: the lines behind it are taken later."""
         self.close_text()
-        self._entries.append(ResponseEntry(line))
+        self._entries.append(ResponseEntry(line, ends_write))
         self._size += len(line) + 1
         self._asked += len(line) + 1
 
@@ -168,8 +171,8 @@ class SendBuffer(Struct, eq=False):
 
     # --- taking
     def take(self, most: int, *, joined: bool = False) -> list[bytes]:
-        """Remove and return lines from the front, until they reach the size `most` or none is left. `joined` says
-        whether the client is behind: each text is then sent in as few lines as possible.
+        """Remove and return lines from the front, until they reach the size `most`, a line ends the write, or none is
+        left. `joined` says whether the client is behind: each text is then sent in as few lines as possible.
         """
         lines: list[bytes] = []
         size = 0
@@ -188,6 +191,8 @@ class SendBuffer(Struct, eq=False):
                 taken = self._take_line(entry)
             lines += taken
             size += sum(map(len, taken)) + len(taken)
+            if isinstance(entry, ResponseEntry) and entry.ends_write:
+                break
         return lines
 
     def _take_line(self, entry: StateMark | ResponseEntry) -> list[bytes]:

@@ -171,18 +171,17 @@ class OutboundQueue:
         """Size of the lines that are being written, in bytes."""
         self.writing_since: float | None = None
         """Time since which lines are being written, by the clock of `patience`; None if none are."""
-        self._sent = self._written = 0
-        # Created only by a task that has to wait, because most of the time no task has to.
+        # Created only when the writer has to wait.
         self._writing: anyio.Event | None = None
-        self._draining: anyio.Event | None = None
         self._capacity = CapacityGate(lambda: self._closed or not self.congested)
         self._ended = anyio.Event()
         self._closed = False
         self.pending = PendingRequests()
 
     # --- sending
-    def respond(self, id: RequestId, result: bytes) -> None:
-        self._answer(dump_response(id, result))
+    def respond(self, id: RequestId, result: bytes, *, ends_write: bool = False) -> None:
+        """Queue a response. `ends_write`: what is queued behind it goes into a later write."""
+        self._answer(dump_response(id, result), ends_write=ends_write)
 
     def fail(self, id: RequestId | None, error: RpcError) -> None:
         self._answer(dump_error(id, error.code, error.message, error.data))
@@ -226,13 +225,12 @@ class OutboundQueue:
     def send_all(self, messages: SendBuffer) -> None:
         """Queue the messages of another queue, in their order."""
         if messages and self._takes_more():
-            self._sent += len(messages) - 1
             self._backlog.adopt(messages)
             self._added()
 
-    def _answer(self, line: bytes) -> None:
+    def _answer(self, line: bytes, *, ends_write: bool = False) -> None:
         if not self._closed:
-            self._backlog.add_answer(line)
+            self._backlog.add_answer(line, ends_write=ends_write)
             self._added()
 
     def _takes_more(self, further: bool = False) -> bool:
@@ -243,7 +241,6 @@ class OutboundQueue:
         return not self._closed
 
     def _added(self) -> None:
-        self._sent += 1
         if self._writing is not None:
             self._writing.set()
 
@@ -265,14 +262,6 @@ class OutboundQueue:
         """
         await self._capacity.wait()
 
-    async def written(self) -> None:
-        """Wait until all messages sent so far were written, so that later lines go into another write."""
-        last = self._sent
-        while self._written < last and not self._closed:
-            if self._draining is None:
-                self._draining = anyio.Event()
-            await self._draining.wait()
-
     # --- the writer
     async def write_queued(self) -> None:
         """Write the queue until `close`, including all messages queued by then. Raises TransportClosed."""
@@ -280,14 +269,22 @@ class OutboundQueue:
         """Largest size of the queue since it was empty, in bytes."""
         try:
             while True:
-                places = len(self._backlog)
-                if places:
+                if self._backlog:
                     largest = max(largest, self._backlog.size)
                     lines = self._backlog.take(WRITE_BYTES, joined=self.congested)
-                    places -= len(self._backlog)
-                    await self._write_lines(lines)
-                    self._written += places
-                    self._notify_drained()
+                    if lines:
+                        if self._jsonrpc:
+                            lines[:] = map(with_version, lines)
+                        lines.append(b"")
+                        data = b"\n".join(lines)
+                        lines.clear()  # else they would be in memory twice while the client reads
+                        self._in_hand = len(data)
+                        if self._patience is not None:
+                            self.writing_since = self._patience.clock()
+                        await self._write(data)
+                        del data  # else it would be in memory while the client reads the next lines
+                        self._in_hand, self.writing_since = 0, None
+                    self._capacity.release_next()
                     continue
                 if largest > LARGE_BATCH:
                     self._after_large_batch()
@@ -299,37 +296,16 @@ class OutboundQueue:
         finally:
             self._ended.set()
 
-    async def _write_lines(self, lines: list[bytes]) -> None:
-        if not lines:
-            return
-        if self._jsonrpc:
-            lines[:] = map(with_version, lines)
-        lines.append(b"")
-        data = b"\n".join(lines)
-        lines.clear()  # else they would be in memory twice while the client reads
-        self._in_hand = len(data)
-        if self._patience is not None:
-            self.writing_since = self._patience.clock()
-        await self._write(data)
-        self._in_hand, self.writing_since = 0, None
-
-    def _notify_drained(self) -> None:
-        if self._draining is not None:
-            self._draining.set()
-            self._draining = None
-        self._capacity.release_next()
-
     def close(self) -> None:
         """Accept no more messages; the writer ends once the queue is empty, and pending requests end with an error."""
         self._closed = True
         if self._writing is not None:
             self._writing.set()
-        self._notify_drained()
+        self._capacity.release_next()
         self.pending.settle_all(GONE)
 
     def cut(self, last: bytes) -> None:
         """Drop the queue, except the lines that are being written, and close it after one last message."""
-        self._written += len(self._backlog)
         self._backlog.clear()
         self._answer(last)
         self.close()

@@ -29,18 +29,13 @@ log = logging.getLogger(__name__)
 LINES_AT_ONCE = 256
 """Number of lines handled before other tasks run: one read may contain a hundred thousand empty ones."""
 
-WRITTEN_SECONDS = 5.0
-"""Time for which the effects of a request wait until its response was written, in seconds. A client that reads has it
-by then; the notifications for a client that does not read must not pile up behind it.
-"""
-
 
 class RpcReply(Struct, frozen=True):
-    """The result of a request, and its effects after the response was written."""
+    """The result of a request, and its effects, which follow the response."""
 
     result: bytes
     effects: AsyncGenerator[object, None] | None = None
-    """Generator that is resumed once after the response, or closed if the client has left before that."""
+    """Generator that is resumed once, in the step that queues the response: nothing comes between them."""
 
 
 class RoutedRequest(Struct, frozen=True):
@@ -167,17 +162,15 @@ class Connection:
         except Exception as error:
             self._outgoing.fail(request.id, self._router.to_rpc_error(error, request.method))
             return
-        self._outgoing.respond(request.id, reply.result)
+        # Clients learn ids from a response with effects, so it is written before any event, and not together with one.
+        self._outgoing.respond(request.id, reply.result, ends_write=reply.effects is not None)
         if reply.effects is not None:
             answered()
             async with aclosing(reply.effects) as effects:
-                # Clients learn ids from the response, so it must be written, in a write of its own, before any event.
-                with anyio.move_on_after(WRITTEN_SECONDS):
-                    await self._outgoing.written()
                 try:
                     await anext(effects, None)
                 except Exception as error:
-                    # The response was already written, so the error can only be logged.
+                    # The request was answered already, so the error can only be logged.
                     said = self._router.to_rpc_error(error, request.method).message
                     log.error("after %s: %s", request.method, said)
 

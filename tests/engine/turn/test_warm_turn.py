@@ -131,8 +131,8 @@ ROAD_OUT = (
         *("ModelCall._stream", "ModelCall._take", "ReplyAssembler.text_delta", "TurnEmitter.grow"),
         *("Outbox.emit", "ReleasedEvents.put"),
     ),
-    ("Pump.run", "Subscriptions.send", "ApiChannel.send", "Client.send", "OutboundQueue.send_text"),
-    ("OutboundQueue.write_queued", "OutboundQueue._write_lines"),
+    ("Pump.run", "Pump.send", "ApiChannel.send", "Client.send", "OutboundQueue.send_text"),
+    ("OutboundQueue.write_queued",),
 )
 """The calls that pass a text delta of the model on, by task."""
 

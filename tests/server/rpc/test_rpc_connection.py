@@ -55,6 +55,8 @@ class Echo:
         try:
             yield b"{}"
             self.told.append("effect")
+            await self.go.wait()
+            self.told.append("later")
         finally:
             self.told.append("closed")
 
@@ -142,23 +144,47 @@ async def test_one_lane_is_served_in_order_and_others_pass_it() -> None:
     assert (await talk(what)).echo.order == [3, 1, 2]
 
 
-async def test_effects_follow_the_written_response() -> None:
+async def test_effects_follow_the_response_in_the_same_step() -> None:
+    """Nothing that another task sends comes between them."""
+
     async def what(t: Talk) -> None:
-        await t.send({"id": 1, "method": "effects", "params": {}})
+        async def effects() -> AsyncGenerator[bytes, None]:
+            yield b"{}"
+            t.outgoing.notify("effect", b"{}")
+
+        async def other() -> None:
+            while not t.echo.order:
+                await anyio.lowlevel.checkpoint()
+            t.outgoing.notify("other", b"{}")
+
+        t.echo.effects = effects  # type: ignore[method-assign]
+        async with anyio.create_task_group() as group:
+            group.start_soon(other)
+            await t.send({"id": 1, "method": "effects", "params": {}})
+        await anyio.wait_all_tasks_blocked()
+
+    answers = (await talk(what)).answers
+    assert [each.get("method", each.get("id")) for each in answers] == [1, "effect", "other"]
+
+
+async def test_effects_that_wait_end_when_the_client_leaves() -> None:
+    async def what(t: Talk) -> None:
+        await t.send({"id": 3, "method": "effects", "params": {}})
+        await anyio.wait_all_tasks_blocked()
+        assert t.echo.told == ["effect"]
+        t.end.close()
         await anyio.wait_all_tasks_blocked()
         assert t.echo.told == ["effect", "closed"]
 
     await talk(what)
 
 
-async def test_effects_are_closed_where_the_client_leaves_before_the_response_is_written() -> None:
+async def test_effects_end_with_their_generator() -> None:
     async def what(t: Talk) -> None:
-        await t.send(*({"id": n, "method": "echo", "params": {"text": "x" * 500}} for n in range(3)))
+        t.echo.go.set()
         await t.send({"id": 3, "method": "effects", "params": {}})
         await anyio.wait_all_tasks_blocked()
-        t.end.close()
-        await anyio.wait_all_tasks_blocked()
-        assert t.echo.told == ["closed"]
+        assert t.echo.told == ["effect", "later", "closed"]
 
     await talk(what)
 

@@ -56,7 +56,6 @@ async def test_a_producer_is_held_back_until_the_client_reads() -> None:
         assert outgoing.congested
         assert produced == 4  # the line that crosses the limit is the last
         client.reads.set()
-        await outgoing.written()
         await anyio.wait_all_tasks_blocked()
         assert produced == 100
         await outgoing.finish()
@@ -113,25 +112,23 @@ async def test_a_cancelled_or_closed_wait_blocks_nobody() -> None:
         client.reads.set()
 
 
-async def test_written_waits_for_what_was_sent_and_not_for_more() -> None:
-    client, done = Client(), False
-    outgoing = OutboundQueue(client.write, 100)
+async def test_a_response_may_be_the_last_line_of_its_write() -> None:
+    """Also where more is queued in the same step: clients learn ids from it that what follows has."""
+    writes: list[bytes] = []
 
-    async def wait() -> None:
-        nonlocal done
-        await outgoing.written()
-        done = True
+    async def write(data: bytes) -> None:
+        writes.append(data)
 
+    outgoing = OutboundQueue(write, 100)
+    outgoing.send(b"before")
+    outgoing.respond(1, b"{}", ends_write=True)
+    outgoing.send(b"after")
+    outgoing.respond(2, b"{}")
+    outgoing.send(b"last")
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.write_queued)
-        outgoing.send(b"one")
-        group.start_soon(wait)
-        await anyio.wait_all_tasks_blocked()
-        before = done
-        client.reads.set()
-        await anyio.wait_all_tasks_blocked()
         await outgoing.finish()
-    assert (before, done) == (False, True)
+    assert writes == [b'before\n{"id":1,"result":{}}\n', b'after\n{"id":2,"result":{}}\nlast\n']
 
 
 async def test_a_client_that_is_gone_frees_everybody_who_waits() -> None:
@@ -154,7 +151,6 @@ async def test_a_client_that_is_gone_frees_everybody_who_waits() -> None:
         outgoing.send(b"x" * 100)
         await anyio.wait_all_tasks_blocked()
         group.start_soon(outgoing.wait_for_capacity)
-        group.start_soon(outgoing.written)
         client.reads.set()
     assert [answer.error for answer in answers] == ["the connection was closed"]
     outgoing.send(b"nobody reads this")
@@ -194,7 +190,7 @@ async def test_what_waits_is_counted_to_the_byte_also_while_a_write_is_under_way
         assert congested()
         client.takes.release()
         client.takes.release()
-        await outgoing.written()
+        await anyio.wait_all_tasks_blocked()
         assert not congested()
         await outgoing.finish()
 
@@ -217,7 +213,6 @@ async def test_a_large_batch_is_followed_by_a_call_once_the_queue_is_empty() -> 
     async with anyio.create_task_group() as group:
         group.start_soon(outgoing.write_queued)
         outgoing.send(b"x" * LARGE_BATCH)
-        await outgoing.written()
         await anyio.wait_all_tasks_blocked()
         assert seen == [LARGE_BATCH + 1]
         outgoing.send(b"small")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from app_server.server.apis.acp import permission_requests
 from app_server.server.apis.acp.acp_client import AcpClient
@@ -26,6 +26,7 @@ from app_server_protocol.acp.sessions import CANCEL_REQUEST
 from app_server_protocol.acp.updates import SessionUpdate
 from app_server_protocol.engine.events import EndedItem, ItemCompleted, ItemStarted, SessionEvent, TurnEnded
 from app_server_protocol.engine.items import UserMessage
+from app_server_protocol.engine.notices import PlanUpdated
 from app_server_protocol.engine.questions import (
     CommandApprovalQuestion,
     ElicitationQuestion,
@@ -35,11 +36,9 @@ from app_server_protocol.engine.questions import (
     ToolCallQuestion,
     UserInputQuestion,
 )
+from app_server_protocol.engine.token_usage import TokenUsageInfo
 from app_server_protocol.event_items import ImageInput, LocalImageInput, MentionInput, SkillInput, TextInput
 from app_server_protocol.jsonrpc import dump_notification
-
-if TYPE_CHECKING:
-    from app_server.engine.storage.rollout_reader import StoredConversation
 
 
 class SessionAdapter:
@@ -140,27 +139,37 @@ class SessionAdapter:
 _DATA_URL: Final = r"(?s)data:(image/[\w.+-]+);base64,(.*)"
 
 
-def replayed(stored: StoredConversation, session_id: str, client: AcpClient) -> Iterator[Message]:
-    """Yield the messages of a stored session, oldest first; then the final plan and the final usage."""
-    updates, live = SessionUpdates(session_id, client, float, live=False), LiveTurn()
-    reducer = SessionReducer(updates, SessionNotices(updates))
-    if stored.turns is not None:
-        for ended in stored.turns.items:
-            _replay(ended, live, reducer, updates)
-            yield from updates.taken()
-        if stored.turns.plan is not None:
-            updates.plan(stored.turns.plan.plan)
-    if stored.usage is not None:
-        updates.usage(*context_use(stored.usage, None))
-    yield from updates.taken()
+class Replay:
+    """The messages of a session that is loaded."""
 
+    def __init__(self, session_id: str, client: AcpClient) -> None:
+        self._updates, self._live = SessionUpdates(session_id, client, float, live=False), LiveTurn()
+        self._reducer = SessionReducer(self._updates, SessionNotices(self._updates))
+        self._shown: set[str] = set()
+        """Ids of the items that were shown."""
 
-def _replay(ended: EndedItem, live: LiveTurn, reducer: SessionReducer, updates: SessionUpdates) -> None:
-    for inner in (ItemStarted(ended.item, 0), ItemCompleted(ended.item, 0, 0, cut=ended.cut)):
-        for event in live.take(SessionEvent("", "", inner)):
-            reducer.take(event, live)
-    if isinstance(ended.item, UserMessage):
-        user_message(ended.item, updates)
+    def items(self, ended: Iterable[EndedItem]) -> Iterator[Message]:
+        """Yield the messages of items, in their order; those of each item once."""
+        for each in ended:
+            if each.item.id not in self._shown:
+                self._shown.add(each.item.id)
+                self._show(each)
+                yield from self._updates.taken()
+
+    def states(self, plan: PlanUpdated | None, usage: TokenUsageInfo | None) -> Sequence[Message]:
+        """Return the final plan and the final usage, as far as they are known."""
+        if plan is not None:
+            self._updates.plan(plan.plan)
+        if usage is not None:
+            self._updates.usage(*context_use(usage, None))
+        return self._updates.taken()
+
+    def _show(self, ended: EndedItem) -> None:
+        for inner in (ItemStarted(ended.item, 0), ItemCompleted(ended.item, 0, 0, cut=ended.cut)):
+            for event in self._live.take(SessionEvent("", "", inner)):
+                self._reducer.take(event, self._live)
+        if isinstance(ended.item, UserMessage):
+            user_message(ended.item, self._updates)
 
 
 def user_message(item: UserMessage, updates: SessionUpdates) -> None:

@@ -230,14 +230,9 @@ class Sessions(Struct, eq=False):
         self.connection.background.start_soon(self._watch, session, name=f"session {live.id}")
         return session
 
-    def hold(self, session: AcpSession) -> None:
-        """Queue the running turn of a session, and what follows, until the client knows its id."""
-        session.live.subscriptions.hold(self.connection.client, SUBSCRIPTION, session.api)
-
     def follow(self, session: AcpSession) -> None:
-        """Send the client what was queued, and all events from now on. The client knows the session's id."""
-        session.live.subscriptions.release(self.connection.client, session.api)
-        session.live.subscribe(self.connection.client, SUBSCRIPTION, session.api, raw=False)
+        """Send the client the running turn and all events from now on. The client knows the session's id."""
+        session.live.join(self.connection.client, SUBSCRIPTION, session.api)
 
     def renamed(self, id: str, title: str, by: Client) -> None:
         """Take over the title that a client of any API gave a session, if it is open here."""

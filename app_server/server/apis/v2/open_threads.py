@@ -5,7 +5,6 @@ and the clients that are notified of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,7 +16,7 @@ from app_server_protocol.v2.items import SERVER_REQUEST_RESOLVED
 
 if TYPE_CHECKING:
     from app_server.server.conversations.adapter import ConversationApi
-    from app_server.server.conversations.live import AttachHandle, LiveConversation
+    from app_server.server.conversations.live import LiveConversation
 
 SUBSCRIPTION = "threads"
 """The one subscription that a client has to a thread over this API."""
@@ -58,10 +57,10 @@ def subscribe(thread: ConversationContext, *, raw: bool = False) -> None:
     offer_callbacks(thread)
 
 
-def joining(thread: ConversationContext) -> AbstractContextManager[AttachHandle]:
-    """Subscribe the client from now on, and hold its messages until it has entered."""
+def join(thread: ConversationContext) -> None:
+    """Subscribe the client, whose answer was made in this step, to the running turn and all that follows."""
+    thread.live.join(thread.client, SUBSCRIPTION, thread.api)
     offer_callbacks(thread)
-    return thread.live.joining(thread.client, SUBSCRIPTION, thread.api)
 
 
 def offer_callbacks(thread: ConversationContext) -> None:

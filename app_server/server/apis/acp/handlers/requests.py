@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 
 import anyio
+from msgspec import Struct
 
 from app_server.engine.auth.accounts import Accounts
 from app_server.engine.auth.credentials import LoginOutcome
@@ -17,12 +19,13 @@ from app_server.engine.storage.rollout_reader import StoredConversation
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.engine.support.engine_errors import RolloutNotFound
 from app_server.engine.thread_origin import StoredRollout
-from app_server.server.apis.acp.acp_adapter import replayed
+from app_server.server.apis.acp.acp_adapter import Replay
 from app_server.server.apis.acp.acp_client import API_KEY, auth_methods, initialize_fields
 from app_server.server.apis.acp.acp_errors import login_needed, session_not_found
 from app_server.server.apis.acp.acp_session import AcpSession, sessions_of
 from app_server.server.apis.acp.formatting import one_line
 from app_server.server.apis.acp.handlers.sessions import (
+    PreparedSession,
     accept_client,
     follow,
     join_session,
@@ -36,6 +39,8 @@ from app_server.server.apis.acp.handlers.sessions import (
 from app_server.server.apis.acp.inbound import system_prompt
 from app_server.server.apis.contexts import ConnectionContext
 from app_server.server.apis.router import Route, route
+from app_server.server.conversations.live import LiveConversation
+from app_server.server.conversations.live_turn import Position
 from app_server_protocol.acp.requests import (
     AUTHENTICATE,
     CLOSE_SESSION,
@@ -117,8 +122,23 @@ async def load_session(
     context: ConnectionContext, params: StoredSessionRequest
 ) -> AsyncIterator[OpenedSession]:
     """Load a stored session. The replay is sent before the response."""
-    session, stored = await _reopen(context, params)
-    client, lines = context.client, replayed(stored, session.id, sessions_of(context).client)
+    async with AsyncExitStack() as keeping:
+        opened = await _reopen(context, params, keeping)
+        await _replay(context, opened)
+        session = opened.begin(
+            context
+        )  # nothing is awaited from here on, until the client follows the session
+        if session.title is not None:
+            session.send(SessionInfoUpdate(title=session.title))
+        yield OpenedSession(**session.options.shown())
+        follow(context, session)
+
+
+async def _replay(context: ConnectionContext, opened: ReopenedSession) -> None:
+    """Send the client what the session has, as far as it has ended by the end of this call."""
+    client, stored, live = context.client, opened.stored, opened.prepared.live
+    replay, turns = Replay(live.id, sessions_of(context).client), stored.turns
+    lines = replay.items(() if turns is None else turns.items)
     try:
         with anyio.move_on_after(REPLAY_SECONDS):  # other requests about this conversation wait for it
             for number, line in enumerate(lines, 1):
@@ -127,20 +147,29 @@ async def load_session(
                     await client.outgoing.wait_for_capacity()
         client.send(lines)
     except anyio.get_cancelled_exc_class():  # the client has cancelled the request
-        context.background.start_soon(_end, session, name=f"end session {session.id}")
+        context.background.start_soon(_abandon, context, live, name=f"end session {live.id}")
         raise
-    if session.title is not None:
-        session.send(SessionInfoUpdate(title=session.title))
-    yield OpenedSession(**session.options.shown())
-    await follow(context, session)
+    running = live.catch_up()
+    client.send(replay.items(running.items_since(opened.since)))
+    plan = running.plan or (None if turns is None else turns.plan)
+    client.send(replay.states(plan, live.session.facts.usage or stored.usage))
 
 
 async def resume_session(
     context: ConnectionContext, params: StoredSessionRequest
 ) -> AsyncIterator[OpenedSession]:
-    session, _ = await _reopen(context, params)
-    yield OpenedSession(**session.options.shown())
-    await follow(context, session)
+    async with AsyncExitStack() as keeping:
+        opened = await _reopen(context, params, keeping)
+        opened.prepared.live.catch_up()
+        session = opened.begin(context)
+        yield OpenedSession(**session.options.shown())
+        follow(context, session)
+
+
+async def _abandon(context: ConnectionContext, live: LiveConversation) -> None:
+    """End a conversation that was opened for a session, unless other clients use it."""
+    if not live.shared_with_others(context.client):
+        await live.shut_down()
 
 
 async def close_session(context: ConnectionContext, params: OfSession) -> None:
@@ -165,10 +194,27 @@ async def delete_session(context: ConnectionContext, params: OfSession) -> None:
         pass
 
 
+class ReopenedSession(Struct, frozen=True):
+    """A stored session that is open, and whose client is not sent anything about it yet."""
+
+    prepared: PreparedSession
+    stored: StoredConversation
+    since: Position
+    """Position from before the stored turns were read."""
+    title: str
+
+    def begin(self, context: ConnectionContext) -> AcpSession:
+        session = self.prepared.begin(context)
+        session.title_from(self.title)
+        return session
+
+
 async def _reopen(
-    context: ConnectionContext, params: StoredSessionRequest
-) -> tuple[AcpSession, StoredConversation]:
-    """Open a stored session, and read the turns that its client is shown. Raises RpcError and RolloutUnreadable."""
+    context: ConnectionContext, params: StoredSessionRequest, keeping: AsyncExitStack
+) -> ReopenedSession:
+    """Open a stored session, keep it open for the client of this request, and read the turns that the client is shown.
+    Raises RpcError and RolloutUnreadable.
+    """
     system_prompt(
         params.system_prompt
     )  # a session that is open here is not ended for a request that is refused
@@ -182,21 +228,19 @@ async def _reopen(
     plan = planned(context.config, params, settings)
     live = await context.conversations.find_shared(context.client, path)
     if live is None:
-        session, stored = await open_session(context, plan, StoredRollout(path, turns=True))
+        prepared, stored = await open_session(context, plan, StoredRollout(path, turns=True))
+        await keeping.enter_async_context(prepared.live.opened())
+        since = prepared.live.subscriptions.live_turn.position
         assert stored is not None
     else:
-        session = await join_session(context, plan, live)
-        ended = live.subscriptions.live_turn.ended_ids()
-        stored = _as_joined(await conversations.read_open(path, turns=True), ended)
-    if title := summary.name or summary.preview:
-        session.title_from(title)
-    return session, stored
+        keeping.enter_context(live.kept())
+        prepared, since = await join_session(context, plan, live), live.subscriptions.live_turn.position
+        stored = _without_open(await conversations.read_open(path, turns=True), live.catch_up().ended_ids())
+    return ReopenedSession(prepared, stored, since, summary.name or summary.preview)
 
 
-def _as_joined(stored: StoredConversation, ended: ItemIds) -> StoredConversation:
-    """Return the conversation as it was when the client joined. `ended` are the ids of the items that had ended then;
-    the client is sent all other items as live events.
-    """
+def _without_open(stored: StoredConversation, ended: ItemIds) -> StoredConversation:
+    """Return the conversation without the items that go on. `ended` are the ids of those that have ended."""
     if stored.turns is None:
         return stored
     turns = (

@@ -138,9 +138,10 @@ async def new_session(
     if not os.path.isdir(params.cwd):
         raise invalid_params("cwd is no directory", "cwd")
     await require_login(context)
-    session, _ = await open_session(context, plan, NewConversation(paginated=True))
+    prepared, _ = await open_session(context, plan, NewConversation(paginated=True))
+    session = prepared.begin(context)
     yield NewSessionResponse(session_id=session.id, **session.options.shown())
-    await follow(context, session)
+    follow(context, session)
 
 
 def planned(
@@ -165,34 +166,43 @@ async def settled(context: ConnectionContext, plan: SessionPlan) -> SessionPlan:
     return replace(plan, config=config, options=options)
 
 
+class PreparedSession(Struct, frozen=True):
+    """An open conversation, and what a session of it needs. The session begins in the step that answers its request."""
+
+    plan: SessionPlan
+    live: LiveConversation
+    prompts: tuple[CustomPrompt, ...]
+
+    def begin(self, context: ConnectionContext) -> AcpSession:
+        """Begin the session. The client is sent nothing about it yet."""
+        return _begun(context, self.plan, self.live, self.prompts)
+
+
 async def open_session(
     context: ConnectionContext, plan: SessionPlan, origin: Origin
-) -> tuple[AcpSession, StoredConversation | None]:
-    """Open a session, without sending the client anything about it yet. Return it with the stored conversation that it
-    continues; None for a new one.
-    """
+) -> tuple[PreparedSession, StoredConversation | None]:
+    """Open a conversation for a session. Return it with what was stored of it; None for a new one."""
     plan = await settled(context, plan)
     prompts = await context.host.prompts()
     live, opened = await context.conversations.open(context.client, plan.config, origin)
-    return _opened(context, plan, live, prompts), opened.stored
+    return PreparedSession(plan, live, prompts), opened.stored
 
 
-async def join_session(context: ConnectionContext, plan: SessionPlan, live: LiveConversation) -> AcpSession:
-    """Join a conversation that other clients have open; its events are queued until `follow`."""
+async def join_session(
+    context: ConnectionContext, plan: SessionPlan, live: LiveConversation
+) -> PreparedSession:
+    """Prepare a session of a conversation that other clients have open."""
     plan = await settled(context, plan)
-    prompts = await context.host.prompts()
-    session = _opened(context, plan, live, prompts)
-    sessions_of(context).hold(session)
-    return session
+    return PreparedSession(plan, live, await context.host.prompts())
 
 
-def _opened(
+def _begun(
     context: ConnectionContext,
     plan: SessionPlan,
     live: LiveConversation,
     prompts: tuple[CustomPrompt, ...],
 ) -> AcpSession:
-    session = sessions_of(context).add(live, plan.options)  # nothing is awaited from here on
+    session = sessions_of(context).add(live, plan.options)
     given = plan.system_prompt
     if given is not None and given != live.session.facts.settings.system_prompt:
         live.session.do(ChangeSettings(SettingsPatch(system_prompt=given)))
@@ -211,7 +221,7 @@ def use_editor(context: ConnectionContext, live: LiveConversation, config: Confi
         live.session.use_editor(ClientEditor(live.id, context.client.outgoing))
 
 
-async def follow(context: ConnectionContext, session: AcpSession) -> None:
+def follow(context: ConnectionContext, session: AcpSession) -> None:
     """Send the client the events of a session whose id it knows."""
     session.send_commands()
     sessions_of(context).follow(session)

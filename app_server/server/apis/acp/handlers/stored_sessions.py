@@ -13,7 +13,6 @@ from app_server.engine.context.permission_text import stored_profile
 from app_server.engine.storage.pagination import TurnNotFound
 from app_server.engine.support.engine_errors import describe
 from app_server.engine.thread_origin import Fork
-from app_server.server.apis.acp.acp_session import AcpSession
 from app_server.server.apis.acp.handlers.sessions import (
     follow,
     open_session,
@@ -59,8 +58,9 @@ async def fork_session(
         raise invalid_params("cwd is no directory", "cwd")
     await require_login(context)
     summary = await stored.summary(path, "")
-    session, _ = await open_session(context, plan, Fork(path, keeps))
-    await _continue_ids(context, session)
+    prepared, _ = await open_session(context, plan, Fork(path, keeps))
+    await _continue_ids(context, prepared.live)
+    session = prepared.begin(context)
     if title := summary.name or summary.preview:
         session.title_from(title)
     if summary.name is not None:
@@ -69,7 +69,7 @@ async def fork_session(
         except OSError as error:
             log.warning("the title of %s was not copied to %s: %s", id, session.id, describe(error))
     yield NewSessionResponse(session_id=session.id, **session.options.shown())
-    await follow(context, session)
+    follow(context, session)
 
 
 def _settings_of(live: LiveConversation) -> TurnContextItem:
@@ -91,13 +91,13 @@ async def _finished_lines(context: ConnectionContext, live: LiveConversation, pa
         return None
 
 
-async def _continue_ids(context: ConnectionContext, session: AcpSession) -> None:
+async def _continue_ids(context: ConnectionContext, live: LiveConversation) -> None:
     """Give later items of the copy other ids than those of the copied ones."""
-    path = session.live.rollout_path
+    path = live.rollout_path
     assert path is not None
     whole = await context.stored.get().read_open(path, turns=True)
     if whole.turns is not None:
-        session.live.subscriptions.live_turn.ids = whole.turns.ids
+        live.subscriptions.live_turn.ids = whole.turns.ids
 
 
 async def set_title(

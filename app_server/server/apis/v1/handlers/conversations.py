@@ -38,10 +38,6 @@ async def new_conversation(
     )
 
 
-JOINING = "joining"
-"""Subscription of a client that has joined a conversation, and subscribes to it by its next request."""
-
-
 def overrides(params: wire.NewConversationParams) -> RequestOverrides:
     """Read the request's settings as a layer of the configuration."""
     return RequestOverrides(
@@ -65,9 +61,7 @@ async def add_conversation_listener(
     id = context.machine.new_id()
     yield wire.AddConversationSubscriptionResponse(subscription_id=id)
     raw = params.experimental_raw_events
-    live.subscriptions.release(context.client, conversation.api)
     context.conversations.subscribe(context.client, live, id, conversation.api, raw=raw)
-    live.subscriptions.remove(context.client, JOINING)
 
 
 async def remove_conversation_listener(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app_server.engine.config.config_values import Config
 from app_server.engine.storage.pagination import InvalidCursor, ListRequest, ThreadFilter, ThreadSummary
 from app_server.engine.support.engine_errors import ArchiveRefused, ConversationError
 from app_server.engine.thread_origin import Origin, StoredRollout, SuppliedHistory
 from app_server.server.apis.contexts import ConnectionContext, ConversationContext
 from app_server.server.apis.router import Route, route
-from app_server.server.apis.v1.handlers.conversations import JOINING, overrides
+from app_server.server.apis.v1.handlers.conversations import overrides
 from app_server.server.apis.v1.v1_adapter import CONVERSATIONS
 from app_server.server.conversations.live import LiveConversation
+from app_server_protocol.engine.items import Item, Reasoning
+from app_server_protocol.engine.legacy import begin_events, legacy_events
 from app_server_protocol.events.msg import EventMsg
 from app_server_protocol.ids import ConversationId, SessionOrigin
 from app_server_protocol.parse import read
@@ -20,7 +21,6 @@ from app_server_protocol.policy import known_effort
 from app_server_protocol.rollout import SubagentSessionSource
 from app_server_protocol.rpc_errors import internal_error, invalid_request
 from app_server_protocol.v1 import stored as wire
-from app_server_protocol.v1.conversation import NewConversationParams
 from app_server_protocol.values import replace
 
 LISTED = frozenset({SessionOrigin.CLI.value, SessionOrigin.VSCODE.value})
@@ -32,16 +32,23 @@ path or id only.
 async def resume_conversation(
     context: ConnectionContext, params: wire.ResumeConversationParams
 ) -> wire.ResumeConversationResponse:
+    """Open a stored conversation, or join one that other clients have open. What follows the response waits for the
+    client's first listener.
+    """
     config = context.config.load(overrides(params.overrides) if params.overrides else None)
     origin, live = await _origin(context, params), None
     if isinstance(origin, StoredRollout):
         live = await context.conversations.find_shared(context.client, origin.path)
     if live is not None:
-        messages = await _join(context, live, config, params.overrides)
+        if params.overrides is not None:
+            joined = ConversationContext(context, live, CONVERSATIONS)
+            joined.change_settings(overrides(params.overrides), config)
+        log, messages = await live.session.facts.history_metadata(), await _join(context, live)
     else:
         live, opened = await context.conversations.open(context.client, config, origin)
+        log = await live.session.facts.history_metadata()
         messages = opened.stored.messages if opened.stored else ()
-    await _notify_configured(context, live, messages)
+    _notify_configured(context, live, messages, *log)
     return wire.ResumeConversationResponse(
         conversation_id=live.session.id,
         model=live.session.facts.settings.model,
@@ -50,24 +57,28 @@ async def resume_conversation(
     )
 
 
-async def _join(
-    context: ConnectionContext,
-    live: LiveConversation,
-    config: Config,
-    given: NewConversationParams | None,
-) -> tuple[EventMsg, ...]:
-    """Join a conversation that other clients have open; return its messages. The given settings apply from the next
-    turn on.
+async def _join(context: ConnectionContext, live: LiveConversation) -> tuple[EventMsg, ...]:
+    """Join a conversation that other clients have open. Return its messages at this moment; the response is made of
+    them without a further wait.
     """
-    subscriptions = live.subscriptions
-    if given is not None:
-        ConversationContext(context, live, CONVERSATIONS).change_settings(overrides(given), config)
-    if subscriptions.hold(context.client, JOINING, CONVERSATIONS) is not None:
-        for question in live.questions.open:
-            subscriptions.show(context.client, question.event, CONVERSATIONS)
-    if live.rollout_path is None:
-        return ()
-    return (await context.stored.get().read_open(live.rollout_path, messages=True)).messages
+    live.subscriptions.adapter(CONVERSATIONS, context.client)
+    since = live.subscriptions.live_turn.position
+    messages, known = list[EventMsg](), set[str]()
+    if live.rollout_path is not None:
+        read = await context.stored.get().read_open(live.rollout_path, messages=True, turns=True)
+        messages += read.messages
+        known |= {each.item.id for each in read.turns.items} if read.turns is not None else set()
+    for ended in live.catch_up().items_since(since):
+        if ended.item.id not in known and not ended.cut:
+            messages += _messages_of(ended.item)
+    live.join_later(context.client, CONVERSATIONS)
+    return tuple(messages)
+
+
+def _messages_of(item: Item) -> list[EventMsg]:
+    """Return the events that show an item which has ended, as if it was read from the disk."""
+    raw_reasoning = isinstance(item, Reasoning) and item.show_content
+    return [*begin_events(item), *legacy_events(item, raw_reasoning=raw_reasoning)]
 
 
 async def _origin(context: ConnectionContext, params: wire.ResumeConversationParams) -> Origin:
@@ -88,11 +99,14 @@ def _stored(path: Path) -> StoredRollout:
     return StoredRollout(path, messages=True, keeps_system_prompt=True)
 
 
-async def _notify_configured(
-    context: ConnectionContext, live: LiveConversation, messages: tuple[EventMsg, ...]
+def _notify_configured(
+    context: ConnectionContext,
+    live: LiveConversation,
+    messages: tuple[EventMsg, ...],
+    log_id: int,
+    count: int,
 ) -> None:
     facts = live.session.facts
-    log_id, count = await facts.history_metadata()
     context.notify(
         wire.SESSION_CONFIGURED,
         session_id=live.session.id,

@@ -203,14 +203,14 @@ async def thread_fork(
         copy = ConversationContext(context, live, thread_api(context))
         live.subscriptions.adapter(copy.api, context.client)
         stored = () if found is None else found.turns
-        turns = () if params.exclude_turns else await threads.all_turns(copy, stored)
+        turns = () if params.exclude_turns else await threads.stored_turns(copy, stored)
         shown = await threads.shown_thread(copy, turns)
         response = ThreadForkResponse(thread=shown, **threads.in_force(live.session.facts))
-        tell_usage = await threads.usage_so_far(copy, stored)
+        usage_turn = await threads.turn_of_usage(copy, stored)
         yield response
         to_audience(context, live.id).notify(notices.THREAD_STARTED, thread=replace(shown, turns=()))
         subscribe(copy)
-    tell_usage()
+        threads.tell_usage(copy, usage_turn)
 
 
 async def thread_revert(
@@ -241,7 +241,7 @@ async def thread_revert(
             live.auto_unload = True
             live.subscriptions.adapter(after.api, context.client)
             _notify_status(heard, live.id, live.status)
-            turns, items = await threads.newest_places(after)
+            turns, items = (await threads.newest_ids(after)).cursors()
             yield wire.ThreadRevertResponse(
                 thread=await threads.shown_thread(after),
                 turns_backwards_cursor=turns,

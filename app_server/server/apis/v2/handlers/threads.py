@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,9 @@ from app_server.engine.support.engine_errors import (
 from app_server.engine.thread_origin import NewConversation, Origin, StoredRollout, SuppliedHistory
 from app_server.server.apis.contexts import ConnectionContext, ConversationContext
 from app_server.server.apis.router import Route, route
+from app_server.server.apis.v2.joined_threads import JoinedThread, NewestIds
 from app_server.server.apis.v2.notices import shown_goal, token_usage
-from app_server.server.apis.v2.open_threads import SUBSCRIPTION, joining, subscribe, to_audience
+from app_server.server.apis.v2.open_threads import SUBSCRIPTION, join, subscribe, to_audience
 from app_server.server.apis.v2.page_sizes import turns_page
 from app_server.server.apis.v2.reopening import reopened
 from app_server.server.apis.v2.shared_threads import shared_threads, thread_api
@@ -36,7 +37,6 @@ from app_server.server.apis.v2.thread_settings import (
     thread_status,
 )
 from app_server.server.apis.v2.turn_shapes import whole_turns
-from app_server.server.apis.v2.v2_adapter import running_turn
 from app_server.server.apis.v2.v2_errors import parse_thread_id, rollout_not_found
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import TurnRecord
@@ -46,7 +46,6 @@ from app_server_protocol.v2 import thread as wire
 from app_server_protocol.v2 import thread_open
 from app_server_protocol.v2.fields import InThread
 from app_server_protocol.v2.turn import Turn
-from app_server_protocol.values import replace
 
 if TYPE_CHECKING:
     from app_server.engine.session.facade import SessionFacts
@@ -81,64 +80,67 @@ async def thread_resume(
     id = parse_thread_id(conversation_of(os.path.basename(params.path or ""), params.thread_id))
     context.require_existing_folder(params.cwd)
     live, stored = await context.conversations.find_settled(id), None
-    if live is None:
-        thread, stored = await _reopen(context, id, params)
-    else:
-        thread = ConversationContext(context, live, thread_api(context))
-        _require_joinable(thread, params)
-        _change_settings(thread, params)
-    live = thread.live
-    with live.kept(), joining(thread) as join:
-        running, status = running_turn(thread.followed_turn()), live.status
-        turns = () if params.exclude_turns else await all_turns(thread, stored)
-        if join.begun is not None and not params.exclude_turns:
-            turns = _as_joined(turns, running, join.begun)
-        tell_usage = await usage_so_far(thread, stored)
-        shown = await shown_thread(thread, turns)
-        if join.begun is not None:  # later changes are sent after the response
-            shown = replace(shown, status=thread_status(status))
+    async with AsyncExitStack() as keeping:
+        if live is None:
+            thread, stored = await _reopen(context, id, params, keeping)
+        else:
+            keeping.enter_context(live.kept())
+            thread = ConversationContext(context, live, thread_api(context))
+            _require_joinable(thread, params)
+            _change_settings(thread, params)
+        live, reader = thread.live, thread_reader(context)
+        since = thread.followed_turn().position
+        turns = () if params.exclude_turns else await stored_turns(thread, stored)
+        usage_turn = await turn_of_usage(thread, stored)
+        summary = await reader.summary(await reader.find(live.id))
         # A client that does not request turns reads the items of a paginated thread from their end.
-        places = await newest_places(thread) if params.exclude_turns else (None, None)
-        page = await first_page(thread, params.initial_turns_page)
+        newest = await newest_ids(thread) if params.exclude_turns else NewestIds()
+        page = await _first_page(thread, params.initial_turns_page)
+        # Nothing is awaited from here on, until the client is subscribed.
+        joined = JoinedThread(live.catch_up(), since)
+        turns_cursor, items_cursor = joined.newest(newest).cursors() if params.exclude_turns else (None, None)
         yield thread_open.ThreadResumeResponse(
-            thread=shown,
-            turns_backwards_cursor=places[0],
-            items_backwards_cursor=places[1],
-            initial_turns_page=page,
+            thread=reader.view(summary, () if params.exclude_turns else joined.turns(turns)),
+            turns_backwards_cursor=turns_cursor,
+            items_backwards_cursor=items_cursor,
+            initial_turns_page=page(joined),
             collaboration_mode=collaboration_mode(live.session.facts.settings),
             **in_force(live.session.facts),
         )
-        tell_usage()
-        # Open questions are asked again, and all later events are sent.
-        join.enter()
-    if (goal := live.session.facts.goal) is not None:
-        to_client(context).notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown_goal(live.id, goal))
+        tell_usage(thread, joined.newest(NewestIds(usage_turn)).turn)
+        join(thread)
+        if (goal := live.session.facts.goal) is not None:
+            shown = shown_goal(live.id, goal)
+            to_client(context).notify(wire.THREAD_GOAL_UPDATED, thread_id=live.id, goal=shown)
 
 
-async def newest_places(thread: ConversationContext) -> tuple[str | None, str | None]:
-    """Return cursors from which a client pages back through the turns and the items; None if nothing is stored."""
+async def newest_ids(thread: ConversationContext) -> NewestIds:
+    """Return the ids of the last turn and the last item that are stored."""
     if thread.live.rollout_path is None:
-        return None, None
-    newest = PageRequest(limit=1, newest_first=True)
-    reader = thread_reader(thread.connection)
-    return await reader.read(
+        return NewestIds()
+    newest, reader = PageRequest(limit=1, newest_first=True), thread_reader(thread.connection)
+    turns, items = await reader.read(
         await reader.find(thread.id),
-        lambda history: (history.turns(newest).backwards_cursor, history.items(newest).backwards_cursor),
+        lambda history: (history.turns(newest).rows, history.items(newest).rows),
     )
+    return NewestIds(turns[0].id if turns else None, items[0].ended.item.id if items else None)
 
 
-async def first_page(
+async def _first_page(
     thread: ConversationContext, wanted: thread_open.ThreadResumeInitialTurnsPageParams | None
-) -> thread_open.TurnsPage | None:
-    """Return the page of stored turns that the client requests with the response; None if it requests none, or if
-    nothing is stored.
+) -> Callable[[JoinedThread], thread_open.TurnsPage | None]:
+    """Read the page of turns that the client requests with the response. Return the function that shows it; that of a
+    client that requests none, or of a thread that is not stored, returns None.
     """
     if wanted is None or thread.live.rollout_path is None:
-        return None
-    request = PageRequest(limit=wanted.limit, newest_first=wanted.sort_direction != "asc")
-    reader = thread_reader(thread.connection)
+        return lambda joined: None
+    newest_first = wanted.sort_direction != "asc"
+    request, reader = (
+        PageRequest(limit=wanted.limit, newest_first=newest_first),
+        thread_reader(thread.connection),
+    )
     page = await reader.read(await reader.find(thread.id), lambda history: history.turns(request))
-    return turns_page(page, wanted.items_view)
+    return lambda joined: turns_page(joined.page(page, newest_first=newest_first), wanted.items_view)
 
 
 async def thread_unsubscribe(
@@ -185,9 +187,14 @@ def _change_settings(thread: ConversationContext, params: thread_open.ThreadResu
 
 
 async def _reopen(
-    context: ConnectionContext, id: ConversationId, params: thread_open.ThreadResumeParams
+    context: ConnectionContext,
+    id: ConversationId,
+    params: thread_open.ThreadResumeParams,
+    keeping: AsyncExitStack,
 ) -> tuple[ConversationContext, tuple[TurnRecord, ...]]:
-    """Open a thread; return it with its stored turns. A thread that begins with the given history is a new one."""
+    """Open a thread, and keep it open for the client of this request; return it with its stored turns. A thread that
+    begins with the given history is a new one.
+    """
     given = overrides_of(params)
     with settings_errors():
         if params.history is not None:
@@ -199,9 +206,9 @@ async def _reopen(
             config = await reopened(context.config, context.stored.get(), path, given)
     live, opened = await context.conversations.open(context.client, config, origin)
     thread, stored = ConversationContext(context, live, thread_api(context)), opened.stored
-    async with live.opened():
-        live.subscriptions.adapter(thread.api, context.client)
-        live.auto_unload = True
+    await keeping.enter_async_context(live.opened())
+    live.subscriptions.adapter(thread.api, context.client)
+    live.auto_unload = True
     status = thread_status(live.status)
     to_audience(context, live.id).notify(wire.THREAD_STATUS_CHANGED, thread_id=live.id, status=status)
     return thread, () if stored is None or stored.turns is None else stored.turns.turns
@@ -238,34 +245,26 @@ def in_force(facts: SessionFacts) -> dict[str, Json]:
     }
 
 
-async def usage_so_far(
-    thread: ConversationContext, stored: tuple[TurnRecord, ...] | None
-) -> Callable[[], None]:
-    """Return the function that notifies the client of the usage of a thread that was stored or open before, under its
-    last turn. It sends nothing if the usage is not known, or if tokens were used since: that usage is sent anyway.
-    `stored` are the turns, if they were read already.
+async def turn_of_usage(thread: ConversationContext, stored: tuple[TurnRecord, ...] | None) -> str | None:
+    """Return the id of the last turn of a thread, under which its usage is told; None if the usage is not known, or if
+    nothing is stored. `stored` are the turns, if they were read already.
     """
-    live, reader = thread.live, thread_reader(thread.connection)
-    usage = live.session.facts.usage
-    turns: Sequence[TurnRecord] = ()
-    if usage is not None and live.rollout_path is not None:
-        if stored is not None and reader.live.running_turn(live.id) is None:
-            turns = stored[-1:]
-        else:
-            newest = PageRequest(limit=1, newest_first=True)
-            found = await reader.find(live.id)
-            turns = await reader.read(found, lambda history: history.turns(newest).rows)
+    if thread.live.session.facts.usage is None or thread.live.rollout_path is None:
+        return None
+    if stored is None:
+        return (await newest_ids(thread)).turn
+    return stored[-1].id if stored else None
 
-    def tell() -> None:
-        if usage is not None and turns and usage is live.session.facts.usage:
-            to_client(thread.connection).notify(
-                wire.THREAD_TOKEN_USAGE_UPDATED,
-                thread_id=live.id,
-                turn_id=turns[0].id,
-                token_usage=token_usage(usage),
-            )
 
-    return tell
+def tell_usage(thread: ConversationContext, turn_id: str | None) -> None:
+    """Notify the client of the usage of a thread that was stored or open before, under its last turn."""
+    if (usage := thread.live.session.facts.usage) is not None and turn_id is not None:
+        to_client(thread.connection).notify(
+            wire.THREAD_TOKEN_USAGE_UPDATED,
+            thread_id=thread.id,
+            turn_id=turn_id,
+            token_usage=token_usage(usage),
+        )
 
 
 async def shown_thread(thread: ConversationContext, turns: tuple[Turn, ...] = ()) -> wire.Thread:
@@ -273,30 +272,14 @@ async def shown_thread(thread: ConversationContext, turns: tuple[Turn, ...] = ()
     return await reader.shown(await reader.find(thread.id), turns)
 
 
-async def all_turns(
+async def stored_turns(
     thread: ConversationContext, stored: tuple[TurnRecord, ...] | None = None
 ) -> tuple[Turn, ...]:
-    """Return all turns, oldest first; a running turn is the last, with the items that go on. `stored` are the turns
-    that were read already, if they were.
-    """
+    """Return all turns that are stored, oldest first. `stored` are the turns that were read already, if they were."""
     reader = thread_reader(thread.connection)
-    if stored is None:
-        found = await reader.find(thread.id)
-        turns = await reader.read(found, lambda history: whole_turns(history.all_turns()))
-    else:
-        turns = await reader.stored.show(stored, whole_turns)
-    running = reader.live.running_turn(thread.id)
-    if running is None:
-        return turns
-    return (*(turn for turn in turns if turn.id != running.id), running)
-
-
-def _as_joined(turns: tuple[Turn, ...], running: Turn | None, begun: Collection[str]) -> tuple[Turn, ...]:
-    """Return the turns as they were when the client joined; later events are sent as notifications."""
-    before = tuple(
-        turn for turn in turns if turn.id not in begun and (running is None or turn.id != running.id)
-    )
-    return before if running is None else (*before, running)
+    if stored is not None:
+        return await reader.stored.show(stored, whole_turns)
+    return await reader.read(await reader.find(thread.id), lambda history: whole_turns(history.all_turns()))
 
 
 async def _named_path(context: ConnectionContext, thread_id: ConversationId, named: str) -> Path:
