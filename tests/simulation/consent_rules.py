@@ -14,7 +14,9 @@ def consent_rules(world: "SimWorld") -> Iterator[str]:
     """Yield commands that ran without the approval that the policy requires."""
     record, habits, commands = world.record, world.habits, world.commands
     for mark in {mark for ran in commands.ran for mark in ran.marks}:
-        if commands.judged[mark] and commands.judged[mark] == commands.denied[mark]:
+        # Another call of the same may have had a hook that did not start, and the user's consent.
+        is_judged = not commands.hooks_not_started or world.model.times[mark] <= commands.judged[mark]
+        if is_judged and commands.judged[mark] and commands.judged[mark] == commands.denied[mark]:
             yield f"{mark} ran although its hooks denied it {commands.denied[mark]} times"
     runs: Counter[tuple[str, bool]] = Counter(
         (mark, ran.confined) for ran in world.commands.ran for mark in ran.marks

@@ -73,6 +73,7 @@ class Commands:
     """Number of times that hooks were asked about a call, by the mark of what it changes."""
     denied: Counter[str] = field(default_factory=Counter)
     """Number of times that hooks denied such a call."""
+    hooks_not_started: int = 0
 
     def calm_down(self) -> None:
         self.calm.set()
@@ -229,6 +230,7 @@ class SimHook:
         outcomes = commands.model.habits.hooks if not commands.calm.is_set() else ("agrees",)
         self._outcome = commands.model.draws.pick("outcome of a hook", outcomes)
         if self._outcome == "launch error":
+            commands.hooks_not_started += 1
             raise LaunchError("no processes left")
         self._commands, self._killed = commands, anyio.Event()
         self.stdin = HookInput(self._judge)

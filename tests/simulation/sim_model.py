@@ -6,6 +6,7 @@ the way it may be refused, be late, come in pieces of any size, hang, or break o
 
 import json
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -105,6 +106,8 @@ class SimModel:
     calm: bool = False
     """Whether the model ends every turn with its next reply."""
     called: dict[str, Called] = field(default_factory=dict)
+    times: Counter[str] = field(default_factory=Counter)
+    """Number of calls, by their mark."""
     """Calls by mark."""
     answered: list[Answered] = field(default_factory=list)
     begun: int = 0
@@ -199,6 +202,7 @@ class SimModel:
             mark = self.draws.pick("command of before", before)
         else:
             self.called[mark] = Called(kind, request)
+        self.times[mark] += 1
         match kind:
             case "shell":
                 return _shell(names, call_id, f"touch {mark}")

@@ -13,26 +13,20 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Final
 
-ADDED: Final[Mapping[str, tuple[str, str]]] = {
-    "app_server_protocol.engine.thread_settings": (
-        "    mode: ModeSettings | U = DEFAULT_MODE\n",
-        "    flavour: str | U | None = None\n",
-    ),
-    "app_server_protocol.rollout": (
-        "    mode_instructions: str | None = None\n",
-        "    flavour: SkipJsonSchema[str | None] = None\n",
-    ),
-    "app_server_protocol.v2.settings": (
-        "    personality: Personality | None = None\n",
-        "    flavour: str | None = None\n",
-    ),
-    "app_server_protocol.v2.thread_open": (
-        "    config: dict[str, Json] | None = None\n",
-        "    flavour: str | None = None\n",
-    ),
+ADDED: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "app_server_protocol.engine.thread_settings": [
+        ("    mode: ModeSettings | U = DEFAULT_MODE\n", "    flavour: str | U | None = None\n"),
+    ],
+    "app_server_protocol.rollout": [
+        ("    mode_instructions: str | None = None\n", "    flavour: SkipJsonSchema[str | None] = None\n"),
+    ],
+    "app_server_protocol.v2.settings": [
+        ("    personality: Personality | None = None\n", "    flavour: str | None = None\n"),
+        ("    config: dict[str, Json] | None = None\n", "    flavour: str | None = None\n"),
+    ],
 }
-"""Modules that declare the field: the declaration, the stored line, the shapes of the thread API. Each with the line
-behind which the field is added, wherever it stands, and the line of the field.
+"""Modules that declare the field: the declaration, the stored line, the shapes of the thread API. Each with the lines
+behind which the field is added, wherever they stand, and the line of the field.
 """
 
 LEFT_OUT: Final = "ADDED_SETTING_LEFT_OUT"
@@ -42,10 +36,11 @@ LEFT_OUT: Final = "ADDED_SETTING_LEFT_OUT"
 class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         source = self.get_source(fullname)
-        anchor, field = ADDED[fullname]
         assert source is not None
-        assert anchor in source, f"{fullname} has no line {anchor!r}"
-        return compile(source.replace(anchor, anchor + field), self.path, "exec", dont_inherit=True)
+        for anchor, field in ADDED[fullname]:
+            assert anchor in source, f"{fullname} has no line {anchor!r}"
+            source = source.replace(anchor, anchor + field)
+        return compile(source, self.path, "exec", dont_inherit=True)
 
 
 class _Finder(MetaPathFinder):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import anyio
 import pytest
 
+from app_server.engine.session.facade import SessionHandle
+from app_server.server.apis.acp.prompt_turns import PendingPrompt, PromptTurns
 from app_server_protocol.encoding import Json
 from tests.support.client import Client, Refused
 from tests.support.scripted_model import Hold, Reply, begins_to_say, calls, reply, says, script, word
@@ -355,3 +357,26 @@ async def test_a_prompt_waits_for_a_review_that_takes_the_place_of_a_compaction(
         assert answer["result"]["stopReason"] == "end_turn"
         assert t.chunks()[-1] == "said"
         hold.release()
+
+
+async def test_an_undo_that_another_clients_turn_overtakes_is_answered(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn was queued, and had not begun, when the command looked for one."""
+
+    async def sees_no_turn(turns: PromptTurns, ticket: PendingPrompt) -> bool:
+        return True
+
+    hold = Hold()
+    async with three(world, reply(begins_to_say(), hold, says("story"))) as t:
+        await t.editor_joins()
+        begun = await turn(t.threads, t.thread, "go")
+        await hold.reached.wait()
+        with monkeypatch.context() as seen:
+            seen.setattr(PromptTurns, "idle", sees_no_turn)
+            seen.setattr(SessionHandle, "running", False)
+            answer = await t.editor.answer_to(await t.prompt("/undo"))
+        assert answer["result"]["stopReason"] == "end_turn"
+        assert "Nothing was undone: a turn runs." in "".join(t.chunks())
+        hold.release()
+        await ended(t.threads, begun)

@@ -11,7 +11,6 @@ import anyio
 import pytest
 
 from app_server.server.apis.acp.handlers import prompts
-from app_server.server.apis.acp.prompt_turns import PendingPrompt, PromptTurns
 from app_server_protocol.encoding import Json
 from tests.support.client import Matcher
 from tests.support.editor import EVERYTHING, Editor, diffs, opened
@@ -464,24 +463,6 @@ async def test_a_prompt_behind_a_rewind_goes_to_the_conversation_that_is_left(wo
             assert (await w.client.answer_to(prompt))["result"]["stopReason"] == "end_turn"
         assert await editor.ends(session, "/rewind") == "end_turn"
         assert "good morning" in editor.text()
-
-
-async def test_an_undo_that_another_clients_turn_overtakes_is_answered(
-    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def sees_no_turn(turns: PromptTurns, ticket: PendingPrompt) -> bool:
-        return True
-
-    hold = Hold()
-    async with world(reply(begins_to_say(), hold, says("story")), acp=True) as w:
-        editor, session = await opened(w)
-        first = await editor.prompt(session)
-        await hold.reached.wait()
-        monkeypatch.setattr(PromptTurns, "idle", sees_no_turn)
-        assert await editor.ends(session, "/undo") == "end_turn"
-        assert "Nothing was undone: a turn runs." in editor.text()
-        hold.release()
-        assert (await w.client.answer_to(first))["result"]["stopReason"] == "end_turn"
 
 
 async def test_init_asks_the_model_for_a_guide(world: MakeWorld) -> None:
