@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal  # cheaper than `signal`, which makes enumerations first
 
 ALLOCATIONS = 30_000
 """Number of new objects between two garbage collections. With the default of 700, there are 60 collections until the
@@ -41,14 +49,11 @@ def _run(options: dict[str, object] | None) -> int:
     """Run any other command. `options` are those of a server, None if argparse has to parse the command line. Until a
     command handles Ctrl-C, that ends the process, because nothing needs to be cleaned up by then.
     """
-    import gc  # noqa: PLC0415  see above
-    import signal  # noqa: PLC0415
-
     gc.set_threshold(ALLOCATIONS)
     if (
-        signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
     ):  # a background job of a script ignores Ctrl-C
-        signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
+        _signal.signal(_signal.SIGINT, lambda *_: os._exit(128 + _signal.SIGINT))
     from app_server.engine.support import lazy_imports  # noqa: PLC0415  the proxy needs none of it
 
     lazy_imports.install()

@@ -166,6 +166,7 @@ LEVELS: tuple[set[str], ...] = (
         "app_server.engine.support.helpers",
         "app_server.engine.support.process_memory",
         "app_server.engine.support.real_path",
+        "app_server.engine.support.similar_words",
         "app_server.engine.support.text_of_bytes",
         "app_server.engine.support.worker_threads",
     },
@@ -366,38 +367,20 @@ PURE = (
 """Modules and folders that decide and never act. The same holds for everything that they import."""
 
 LATE_IMPORTS = {
-    "app_server.cli.batch.ray_runner": "an extra",
     "app_server.engine.support.lazy_imports": "behind the proxy, which needs none",
-    "app_server.cli.dispatch": "when Ctrl-C is handled",
-    "app_server.engine.support.filelock": "for a server that is slow to answer its proxy",
-    "app_server.server.proxy.spawn": "where there is no server to be the proxy of, and for servers that listen",
-    "app_server.server.proxy": "a command of its own; and the one that is decided on before anything else is loaded",
-    "app_server.cli.commands": "each with the first command line that names it",
-    "landlock": "with the first confined command; only on Linux",
-    "jsonschema": "for turns whose answer has a schema",
-    "app_server_protocol.mcp": "for who reads what MCP servers answered",
-    "app_server.engine.telemetry.otlp": "only where telemetry is switched on, and installed",
-    "grpc": "not always installed",
-    "opentelemetry.exporter.otlp.proto.grpc": "the same",
-    "app_server.cli.chat": "a command of its own",
-    "app_server_protocol.acp": "its table, for who reads what others say",
+    "app_server.cli.dispatch": "behind lazy imports",
+    "app_server.server.proxy": "parts of a proxy, which has no lazy imports: a proxy needs few of them, a server none",
+    "tomli": "a proxy without lazy imports needs it only where the settings may say that servers are shared",
+    "app_server.cli.commands": "the one that the command line names",
+    "app_server.client.exports": "for other programs, which have no lazy imports; parts of the library are used alone",
+    "app_server_protocol.acp": "the table of all methods, of the modules that the folder has",
     "app_server_protocol.v1": "the same",
-    "app_server_protocol.v2": "the same, and for clients that are told what no turn has",
-    "pydantic": "for who reads what a server sends",
-    "rich": "an extra",
-    "shutil": "for help alone",
-    "app_server.client.exports": "for other programs; parts of the library are used alone",
-    "app_server.cli.inspect": "a command of its own, whose page is an extra",
-    "difflib": "only for mistakes in settings",
-    "gc": "nothing is collected in a proxy",
-    "json": "a proxy needs it only for bad news",
-    "signal": "makes enumerations first, for which a proxy has no time",
-    "tomli": "only where the settings may say that servers are shared",
-    "hashlib": "OpenSSL, which the first lists do without",
-    "http": "words for statuses, with the first that is none of success",
-    "pydantic_core": "settings are read before it is loaded",
-    "tree_sitter": "with the first command",
-    "tree_sitter_bash": "the same",
+    "app_server_protocol.v2": "the same",
+    "app_server_protocol.mcp": "for annotations of structs, which are read where the package alone is known",
+    "landlock": "a package that only Linux has",
+    "app_server.engine.telemetry.otlp": "an extra; most processes import its user, also without lazy imports",
+    "app_server.cli.batch.ray_runner": "an extra that is seldom installed",
+    "app_server.cli.inspect": "its page is an extra; the program that serves it has no lazy imports",
 }
 """Imports inside functions, and why they are not at the top. All other imports are at the top of their module."""
 
@@ -417,12 +400,7 @@ START = (
 """Modules in which the process starts. They decide themselves when others are loaded."""
 
 NOT_LAZY = {
-    "app_server.engine.storage.disk": "the same",
     "app_server.engine.telemetry.telemetry_events": "loaded once, in a thread; tried anew where an extra is missing",
-    "app_server.engine.telemetry.otlp": "the same",
-    "app_server.cli.chat.chat_command": "a command of its own, which needs an extra",
-    "app_server_protocol.outgoing": "for who reads what a server sends; a server does without",
-    "app_server_protocol.ids": "pydantic asks for it, so it is loaded",
 }
 """Modules that import late without `Lazy`, and why."""
 
@@ -445,6 +423,17 @@ LARGE = {
 MOST_LINES, FEW_LINES, MOST_SMALL = 400, 60, 90
 """Maximum number of lines of a module, which holds one idea; number of lines below which a module is small; and maximum
 number of small modules, which nearly always belong to their one user.
+"""
+
+SEAMS = {
+    "app_server.engine.http.status_lines": "http",
+    "app_server.engine.session.answer_schema": "jsonschema",
+    "app_server.engine.support.similar_words": "difflib",
+    "app_server.engine.telemetry.otlp_grpc": "grpc",
+    "app_server.server.proxy.refusals": "json",
+}
+"""Small modules that are apart from their users because they import a library that these seldom need (ADR 162), and the
+library.
 """
 
 PRIVATE = {"app_server.engine.telemetry": "OpenTelemetry's logs have no public names yet"}
@@ -831,7 +820,21 @@ def test_constructors_are_small() -> None:
 def test_modules_have_a_good_size() -> None:
     lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in modules().items()}
     assert {name for name, count in lines.items() if count > MOST_LINES} == set()
-    assert len([name for name, count in lines.items() if 0 < count < FEW_LINES]) <= MOST_SMALL
+    small = {name for name, count in lines.items() if 0 < count < FEW_LINES}
+    assert small >= SEAMS.keys()
+    assert len(small - SEAMS.keys()) <= MOST_SMALL
+
+
+def test_what_imports_a_library_for_others_is_imported_as_a_module() -> None:
+    """Whoever imports a name of it loads it, and the library, at once."""
+    assert {name: library for name, library in SEAMS.items() if library not in imports(name)} == {}
+    at_once = {
+        (module, node.module)
+        for module in modules()
+        for node in nodes(module)
+        if isinstance(node, ast.ImportFrom) and node.module in SEAMS
+    }
+    assert at_once == set()
 
 
 def private_names(module: str) -> Iterator[str]:

@@ -6,12 +6,14 @@ A wrong command line ends the process with the exit status 2 and an error that s
 from __future__ import annotations
 
 import argparse
+import shutil
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
 
 from app_server.cli.command_table import columns, overview, shown_example
+from app_server.engine.support import similar_words
 from app_server.server.bootstrap.standard_streams import complain
 from app_server.server.proxy.server_options import ALIAS, any_of
 
@@ -72,8 +74,6 @@ class CommandParser(argparse.ArgumentParser):
 
     # --- help
     def format_help(self) -> str:
-        import shutil  # noqa: PLC0415  for help alone
-
         width = shutil.get_terminal_size().columns - 2
         self.formatter_class = partial(_HelpFormatter, max_help_position=34, width=width)
         arguments = "COMMAND" if self.is_family else self.arguments
@@ -104,14 +104,14 @@ class CommandParser(argparse.ArgumentParser):
 
     def fail_on(self, word: str) -> NoReturn:
         """End the process because of an unknown word."""
-        meant = similar(word.partition("=")[0], self.option_names())
+        meant = similar_words.similar(word.partition("=")[0], self.option_names())
         self.fail(f"unexpected argument {_word(word)!r}", f"did you mean {meant}?" if meant else "")
 
     def fail_without_command(
         self, words: Sequence[str], known: Iterable[str], expected: str = ""
     ) -> NoReturn:
         """End the process because the first of the words names no command."""
-        meant = similar(words[0], known)
+        meant = similar_words.similar(words[0], known)
         advice = f"did you mean `{self.prog} {meant}`?" if meant else expected
         self.fail(f"there is no command {words[0]!r}", advice)
 
@@ -123,7 +123,7 @@ class CommandParser(argparse.ArgumentParser):
         for word in words:
             name = word.partition("=")[0]
             if word.startswith("-"):
-                if name.startswith("--ws-") or similar(name, GUARDS):
+                if name.startswith("--ws-") or similar_words.similar(name, GUARDS):
                     self.fail_on(word)
                 complain(self.prog, f"the option {name!r} is not known here and has no effect", self.see_help)
             elif not previous.startswith("-"):
@@ -205,10 +205,3 @@ def _word(value: Any) -> Any:
 
 def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:]}."
-
-
-def similar(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is similar to a mistyped one; None if there is none."""
-    from difflib import get_close_matches  # noqa: PLC0415  only for mistakes
-
-    return next(iter(get_close_matches(word, known, 1)), None)

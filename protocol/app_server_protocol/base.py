@@ -1,19 +1,29 @@
-"""The base classes of all models: the spelling of fields on the wire, and the handling of nulls.
+"""The base classes of all models: the spelling of fields on the wire, and the handling of nulls. Also the model of a
+struct, for models that contain one.
 
 Two spellings exist: `WireModel` is camelCase (requests and results), `EngineModel` is snake_case (events,
 operations, stored lines). An optional field is written as null unless it is declared with `omit_none()`.
 Validators are built on first use, so importing a module of models stays cheap.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, ClassVar, Final, Literal, Protocol, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, WithJsonSchema
+import msgspec
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    PrivateAttr,
+    WithJsonSchema,
+    create_model,
+)
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import CoreSchema, PydanticSerializationError, core_schema, to_json
 
 from app_server_protocol.encoding import Json, escaped_json
-from app_server_protocol.outgoing import Struct
 
 
 class Model(BaseModel):
@@ -73,7 +83,7 @@ def tag_of(raw: Json) -> str | None:
     match raw:
         case Mapping():
             kind = raw.get("type")
-        case Model() | Struct():
+        case Model() | msgspec.Struct():
             kind = getattr(raw, "type", None)
         case _:
             kind = None
@@ -99,3 +109,72 @@ def is_none(value: object) -> bool:
 def omit_none() -> Any:
     """Declare an optional field that is left out, instead of written as null, if it has no value."""
     return Field(default=None, exclude_if=is_none)
+
+
+def requires(*names: str) -> Callable[[dict[str, Any]], None]:
+    """Mark fields for `json_schema_extra` that are always written, although they have a default in Python."""
+
+    def mark(schema: dict[str, Any]) -> None:
+        schema["required"] = [*dict.fromkeys((*schema.get("required", ()), *names))]
+
+    return mark
+
+
+def checked_text(check: Callable[[str], str], source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+    """Return the schema of a text that `check` checks."""
+    return core_schema.no_info_after_validator_function(check, handler(source))
+
+
+class JsonWriter(Protocol):
+    """A value that writes itself as JSON."""
+
+    def to_value(self) -> Json:
+        """Return the value."""
+        ...
+
+
+def of_struct(
+    kind: type[msgspec.Struct],
+    of_fields: Callable[[dict[str, Any], Json], JsonWriter],
+    handler: GetCoreSchemaHandler,
+) -> CoreSchema:
+    """Return the schema of a struct: it is read like the model of it, and written as itself. `of_fields` makes one from
+    its fields and the value that was read.
+    """
+
+    def write(value: JsonWriter) -> Json:
+        return value.to_value()
+
+    def validate(value: Json, validated: Callable[[Json], BaseModel]) -> object:
+        if isinstance(value, kind):
+            return value
+        model = validated(value)
+        return of_fields({name: getattr(model, name) for name in model.model_fields_set}, value)
+
+    return core_schema.no_info_wrap_validator_function(
+        validate,
+        handler.generate_schema(model_of(kind)),
+        serialization=core_schema.plain_serializer_function_ser_schema(write),
+    )
+
+
+@cache
+def model_of(kind: type[msgspec.Struct]) -> type[BaseModel]:
+    """Return a pydantic model with the fields of a struct, for schemas and for fields of models."""
+    hints = get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        default = ... if field.required else field.default
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        alias = field.encode_name if field.encode_name != field.name else None
+        fields[field.name] = (hints[field.name], Field(default, alias=alias))
+    extra: Literal["forbid", "ignore"] = (
+        "forbid" if kind.__struct_config__.forbid_unknown_fields else "ignore"
+    )
+    config = ConfigDict(frozen=True, defer_build=True, populate_by_name=True, extra=extra)
+    if always := getattr(kind, "always", ()):
+        config["json_schema_extra"] = requires(*always)
+    return create_model(
+        kind.__name__, __config__=config, __doc__=kind.__doc__, __module__=kind.__module__, **fields
+    )

@@ -10,6 +10,8 @@ import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NewType
 
+from app_server_protocol import base
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -76,9 +78,7 @@ class Checked:
         self._check = check
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        from pydantic_core import core_schema  # noqa: PLC0415 - who asks has loaded it
-
-        return core_schema.no_info_after_validator_function(self._check, handler(source))
+        return base.checked_text(self._check, source, handler)
 
 
 PathText = Annotated[str, Checked(sound_path)]

@@ -10,9 +10,8 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 from pydantic.alias_generators import to_camel
 from typing_extensions import TypeAliasType
 
-from app_server_protocol.base import EngineModel, Model, omit_none, tag_of
+from app_server_protocol.base import EngineModel, Model, omit_none, requires, tag_of
 from app_server_protocol.encoding import Json
-from app_server_protocol.outgoing import requires
 
 
 class McpModel(Model):

@@ -9,25 +9,15 @@ is replaced by a model with the same fields; `app_server_protocol.parse` reads i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import cache
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Literal,
-    Self,
-    TypeVar,
-    dataclass_transform,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import msgspec
 
+from app_server_protocol import base
 from app_server_protocol.encoding import Json, json_bytes
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, GetCoreSchemaHandler
+    from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
 
@@ -63,28 +53,7 @@ class Struct(msgspec.Struct, frozen=True, gc=False, metaclass=_Keywords):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        from pydantic_core import core_schema  # noqa: PLC0415  # only readers of what a server sends need pydantic
-
-        def validate(value: Json, validated: Callable[[Json], BaseModel]) -> Struct:
-            if isinstance(value, cls):
-                return value
-            model = validated(value)
-            return cls.of_fields({name: getattr(model, name) for name in model.model_fields_set}, value)
-
-        return core_schema.no_info_wrap_validator_function(
-            validate,
-            handler.generate_schema(model_of(cls)),
-            serialization=core_schema.plain_serializer_function_ser_schema(Struct.to_value),
-        )
-
-
-def requires(*names: str) -> Callable[[dict[str, Any]], None]:
-    """Mark fields for `json_schema_extra` that are always written, although they have a default in Python."""
-
-    def mark(schema: dict[str, Any]) -> None:
-        schema["required"] = [*dict.fromkeys((*schema.get("required", ()), *names))]
-
-    return mark
+        return base.of_struct(cls, cls.of_fields, handler)
 
 
 class WireStruct(Struct, rename="camel"):
@@ -105,27 +74,3 @@ def struct_from(kind: type[T], value: object, **others: Json) -> T:
     """Make a struct from the fields of a value, which has all of them under the same names except `others`."""
     names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]
     return kind(**{name: getattr(value, name) for name in names if name not in others}, **others)
-
-
-@cache
-def model_of(kind: type[msgspec.Struct]) -> type[BaseModel]:
-    """Return a pydantic model with the fields of a struct, for schemas and for fields of models."""
-    from pydantic import ConfigDict, Field, create_model  # noqa: PLC0415
-
-    hints = get_type_hints(kind, include_extras=True)
-    fields: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
-        default = ... if field.required else field.default
-        if field.default_factory is not msgspec.NODEFAULT:
-            default = field.default_factory()
-        alias = field.encode_name if field.encode_name != field.name else None
-        fields[field.name] = (hints[field.name], Field(default, alias=alias))
-    extra: Literal["forbid", "ignore"] = (
-        "forbid" if kind.__struct_config__.forbid_unknown_fields else "ignore"
-    )
-    config = ConfigDict(frozen=True, defer_build=True, populate_by_name=True, extra=extra)
-    if always := getattr(kind, "always", ()):
-        config["json_schema_extra"] = requires(*always)
-    return create_model(
-        kind.__name__, __config__=config, __doc__=kind.__doc__, __module__=kind.__module__, **fields
-    )

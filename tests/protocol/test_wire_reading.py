@@ -3,8 +3,8 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from app_server_protocol.base import model_of
 from app_server_protocol.encoding import Json
-from app_server_protocol.outgoing import model_of
 from app_server_protocol.parse import read
 from app_server_protocol.v1.setup import UserSavedConfig
 from app_server_protocol.v2.items import (

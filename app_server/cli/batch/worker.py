@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from app_server.engine.support import lazy_imports
+
+lazy_imports.install()  # a program of its own, which is started for each worker
+
 from app_server.cli.batch import worker_messages
 from app_server.cli.batch.attempt import Attempt, RunningTask, WorkerParts
 from app_server.cli.batch.batch_tasks import Task

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 
+from app_server.cli.chat import chat_conversation, plain_chat, terminal_chat
 from app_server.cli.demo.workspace import demo_surroundings
 from app_server.client import command_line
 from app_server.client.failures import AppServerError, ServerEnded
@@ -43,20 +44,12 @@ async def _chat(args: argparse.Namespace) -> int:
     typed = sys.stdin is not None and sys.stdin.isatty()
     terminal = typed and sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not args.plain
     try:
-        from rich.console import Console  # noqa: PLC0415  an extra
-
-        from app_server.cli.chat.chat_conversation import chat_session, opening_of  # noqa: PLC0415  needs it
-
-        if terminal:
-            from app_server.cli.chat.terminal_chat import in_terminal as frontend  # noqa: PLC0415  slow to import
-        else:
-            from app_server.cli.chat.plain_chat import in_plain_lines  # noqa: PLC0415  needs the extra
-
-            frontend = partial(in_plain_lines, interrupts=interrupts)
-    except ImportError:
+        in_plain_lines = partial(plain_chat.in_plain_lines, interrupts=interrupts)
+        frontend = terminal_chat.in_terminal if terminal else in_plain_lines
+        console = chat_conversation.chat_console(terminal=terminal)
+    except ImportError:  # these modules need the extra
         raise command_line.InvalidCommandLine(MISSING_EXTRA, INSTALL_EXTRA) from None
-    opening = opening_of(args)
-    console = Console(force_terminal=terminal, highlight=False)
+    opening = chat_conversation.opening_of(args)
     ended_by: list[int] = []
     async with _server_and_home(args) as (connector, cwd, home), anyio.create_task_group() as group:
         # In a terminal Ctrl-C is a key, so it is no signal.
@@ -67,7 +60,7 @@ async def _chat(args: argparse.Namespace) -> int:
             ended_by.append,
             interrupts.handled,
         )
-        await chat_session(connector, console, frontend, cwd, home, opening)
+        await chat_conversation.chat_session(connector, console, frontend, cwd, home, opening)
         group.cancel_scope.cancel()
     return command_line.SIGNALLED + ended_by[0] if ended_by else 0
 

@@ -307,6 +307,11 @@ MOST_WARNINGS: Final = 100
 """Maximum number of warnings that wait to be shown."""
 
 
+def chat_console(*, terminal: bool) -> Console:
+    """Return the console on which a chat is shown."""
+    return Console(force_terminal=terminal, highlight=False)
+
+
 async def chat_session(
     connector: Connector,
     console: Console,

@@ -7,20 +7,17 @@ is refused while it can be typed again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from math import isfinite
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
+from jsonschema import Draft202012Validator, FormatChecker
 from msgspec import Struct
 
-from app_server.engine.support.lazy import Lazy
 from app_server_protocol.encoding import Json
-
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
 
 LIMITS: Final = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum")
 """Names of the restrictions of a value in a form, in addition to its type, its format and its choices."""
@@ -35,16 +32,9 @@ KINDS: Final[Mapping[str, str]] = {
 BOOLEANS: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 
-def _load_validator() -> Callable[[Mapping[str, Json]], Draft202012Validator]:
-    from jsonschema import Draft202012Validator, FormatChecker  # noqa: PLC0415  slow, and few are asked for values
-
-    formats = FormatChecker(("email", "date"))
-    formats.checks("uri", raises=ValueError)(lambda text: bool(urlsplit(str(text)).scheme))
-    formats.checks("date-time", raises=ValueError)(lambda text: bool(datetime.fromisoformat(str(text))))
-    return lambda schema: Draft202012Validator(schema, format_checker=formats)
-
-
-_VALIDATOR: Final = Lazy(_load_validator)
+_FORMATS: Final = FormatChecker(("email", "date"))
+_FORMATS.checks("uri", raises=ValueError)(lambda text: bool(urlsplit(str(text)).scheme))
+_FORMATS.checks("date-time", raises=ValueError)(lambda text: bool(datetime.fromisoformat(str(text))))
 
 
 class InvalidAnswer(ValueError):
@@ -129,7 +119,7 @@ class FormField(Struct, frozen=True):
         schema = {key: self.schema[key] for key in LIMITS if type(self.schema.get(key)) in (int, float)}
         words = {key: self.schema[key] for key in ("type", "format") if isinstance(self.schema.get(key), str)}
         schema |= {key: word for key, word in words.items() if key == "format" or word in KINDS}
-        for error in _VALIDATOR.get()(schema).iter_errors(value):
+        for error in Draft202012Validator(schema, format_checker=_FORMATS).iter_errors(value):
             raise InvalidAnswer(f"{error.message} (expected {self.kind})")
 
 

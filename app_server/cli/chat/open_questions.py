@@ -15,7 +15,7 @@ import anyio
 import msgspec
 from msgspec import Struct
 
-from app_server.cli.chat.elicitation_form import FormAnswers, InvalidAnswer, form_fields
+from app_server.cli.chat import elicitation_form
 from app_server.client.approval_requests import (
     ApprovalReply,
     ApprovalRequest,
@@ -72,11 +72,13 @@ class PendingQuestion(Struct, eq=False):
     """The answer in a form that may be shown."""
     _answers: dict[str, str] = msgspec.field(default_factory=dict)
     """Answers to the model's questions so far, by question id."""
-    _form: FormAnswers | None = None
+    _form: elicitation_form.FormAnswers | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.request, McpElicitationRequest) and (fields := form_fields(self.request.schema)):
-            self._form = FormAnswers(fields)
+        if isinstance(self.request, McpElicitationRequest) and (
+            fields := elicitation_form.form_fields(self.request.schema)
+        ):
+            self._form = elicitation_form.FormAnswers(fields)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -167,7 +169,7 @@ class PendingQuestion(Struct, eq=False):
             case McpElicitationRequest() if self._form is not None and text != DECLINES:
                 try:
                     self._form.enter(text)
-                except InvalidAnswer as problem:
+                except elicitation_form.InvalidAnswer as problem:
                     return f"no answer: {problem}"
                 self.shown_at = None  # the next part has to be read, too
             case UserQuestionsRequest() as asked if text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from app_server.cli.arguments import add_flag
+from app_server.cli.chat import chat_command, demo_chat
 from app_server.cli.command_parser import CommandParser
 from app_server.server.bootstrap.standard_streams import complain
 
@@ -15,11 +16,9 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from app_server.cli.chat.chat_command import INSTALL_EXTRA, MISSING_EXTRA  # noqa: PLC0415  takes a while
-
     try:
-        from app_server.cli.chat.demo_chat import run_demo  # noqa: PLC0415  needs an extra
-    except ImportError:
-        complain("app-server demo", MISSING_EXTRA, INSTALL_EXTRA)
+        run_demo = demo_chat.run_demo
+    except ImportError:  # it needs an extra
+        complain("app-server demo", chat_command.MISSING_EXTRA, chat_command.INSTALL_EXTRA)
         return 2
     return run_demo(yes=args.yes)

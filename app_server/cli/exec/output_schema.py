@@ -9,7 +9,7 @@ from typing import Self
 
 from app_server.cli.named_files import read_input
 from app_server.client.command_line import InvalidCommandLine
-from app_server.engine.session.user_input import schema_problem
+from app_server.engine.session import answer_schema
 from app_server.engine.support.schema_match import schema_mismatch
 from app_server_protocol.encoding import Json
 
@@ -29,7 +29,7 @@ class OutputSchema:
             raise InvalidCommandLine(f"--output-schema: {path}: {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:
             raise InvalidCommandLine(f"--output-schema: {path} is not JSON: {error}") from None
-        if (problem := schema_problem(schema)) is not None:
+        if (problem := answer_schema.schema_problem(schema)) is not None:
             raise InvalidCommandLine(f"--output-schema: {path} is not a JSON Schema: {problem}")
         return cls(schema)
 

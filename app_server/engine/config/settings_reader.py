@@ -5,9 +5,8 @@ A wrong value is an error that names the key. An unknown key is a warning that n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import import_module
 from typing import Any, TypeVar
 
 from app_server.engine.config.config_values import SettingsWarning
@@ -21,14 +20,11 @@ from app_server.engine.config.setting_types import (
     type_name,
 )
 from app_server.engine.config.settings_table import every_setting
+from app_server.engine.support import similar_words
 from app_server.engine.support.engine_errors import ConfigError, FilePosition
-from app_server.engine.support.lazy import Lazy
 from app_server_protocol.encoding import Json
 
 T = TypeVar("T")
-
-# The module is imported on first use, because only mistakes need it.
-_CLOSE_MATCHES: Lazy[Callable[..., list[str]]] = Lazy(lambda: import_module("difflib").get_close_matches)
 
 
 class SettingError(ConfigError):
@@ -196,8 +192,8 @@ class SettingsTable:
 
 def did_you_mean(name: str, known: set[str]) -> str:
     """Return `; did you mean …?` if a known name is similar, else an empty text."""
-    close = _CLOSE_MATCHES.get()(name[:100], sorted(known), n=1)
-    return f"; did you mean `{close[0]}`?" if close else ""
+    meant = similar_words.similar(name[:100], sorted(known))
+    return "" if meant is None else f"; did you mean `{meant}`?"
 
 
 def plain_name(name: str) -> str:

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from app_server.engine.http import status_lines
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ModelError, StreamDisconnected
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.user_messages import Problem
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.token_usage import RateLimitSnapshot
-
-if TYPE_CHECKING:
-    from http import HTTPStatus
 
 LONGEST_EXCERPT = 800
 """Maximum length of quoted provider texts, in characters: enough for a JSON error, but less than an HTML page."""
@@ -35,7 +31,6 @@ LIMITED = ErrorClass.RESPONSE_TOO_MANY_FAILED_ATTEMPTS
 USED_UP = ErrorClass.USAGE_LIMIT_EXCEEDED
 
 TOO_MANY_REQUESTS: Final = 429
-_STATUS: Lazy[type[HTTPStatus]] = Lazy(lambda: import_module("http").HTTPStatus)
 
 _CLASSES: Final[Mapping[int, ErrorClass]] = {400: ErrorClass.BAD_REQUEST, 401: ErrorClass.UNAUTHORIZED}
 """Error classes of statuses; the errors of other statuses name the status by its number."""
@@ -49,7 +44,7 @@ class UnexpectedStatus(ModelError):
     ) -> None:
         """`model_unknown`: the provider does not offer the model."""
         more = f". {problem}" if problem else ""
-        text = f"unexpected status {status_line(status)}: {excerpt(body)}{more}"
+        text = f"unexpected status {status_lines.status_line(status)}: {excerpt(body)}{more}"
         by_status = _CLASSES.get(status, ErrorClass.HTTP_CONNECTION_FAILED)
         super().__init__(text, ErrorClass.MODEL_NOT_FOUND if model_unknown else by_status, status=status)
         self.body, self.model_unknown = body, model_unknown
@@ -62,7 +57,7 @@ class Unauthorized(ModelError):
     """The credentials were refused, even after they were renewed; or there were none."""
 
     def __init__(self, problem: Problem | None = None, details: Problem | None = None) -> None:
-        status = status_line(401)
+        status = status_lines.status_line(401)
         # Clients of the conversation API compare the text of a refusal that has no explanation.
         text = f"unexpected status {status}: {problem}" if problem else RETRIED.format(status)
         super().__init__(text, ErrorClass.UNAUTHORIZED, details=None if details is None else str(details))
@@ -96,7 +91,7 @@ def retry_limit_reached(
     """
     suffix = f", request id: {request_id[:100]}" if request_id else ""
     said = f": {excerpt(words)}" if words else ""
-    text = f"exceeded retry limit, last status: {status_line(status)}{suffix}{said}"
+    text = f"exceeded retry limit, last status: {status_lines.status_line(status)}{suffix}{said}"
     by_status = LIMITED if status == TOO_MANY_REQUESTS else ErrorClass.HTTP_CONNECTION_FAILED
     error_class = ErrorClass.SERVER_OVERLOADED if overloaded else by_status
     return ModelError(text, error_class, status=status, retryable=True)
@@ -105,7 +100,9 @@ def retry_limit_reached(
 def wait_too_long(status: int, seconds: float) -> ModelError:
     """Return the error of a provider that requests a longer wait than a turn accepts."""
     asked = f"The provider asks to wait {seconds:.0f} seconds."
-    return ModelError(f"exceeded retry limit, last status: {status_line(status)}. {asked}", LIMITED)
+    return ModelError(
+        f"exceeded retry limit, last status: {status_lines.status_line(status)}. {asked}", LIMITED
+    )
 
 
 def provider_failing(words: str) -> ModelError:
@@ -120,7 +117,7 @@ def provider_failing(words: str) -> ModelError:
 
 def access_blocked(status: int) -> ModelError:
     """Return the error of a request that a gateway in front of the provider rejected."""
-    text = f"Cloudflare turned the request away ({status_line(status)}); it does not let in every network."
+    text = f"Cloudflare turned the request away ({status_lines.status_line(status)}); it does not let in every network."
     return ModelError(text)
 
 
@@ -174,14 +171,6 @@ def missing_variable(name: str, instructions: str | None) -> ModelError:
     problem = user_messages.key_missing(name)
     text = f"{problem.what}. {instructions}" if instructions else str(problem)
     return ModelError(text, ErrorClass.UNAUTHORIZED)
-
-
-def status_line(status: int) -> str:
-    """Return a status with its reason: `404 Not Found`."""
-    try:
-        return f"{status} {_STATUS.get()(status).phrase}"
-    except ValueError:
-        return f"{status} <unknown status code>"
 
 
 def excerpt(text: str) -> str:

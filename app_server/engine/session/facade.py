@@ -19,13 +19,13 @@ from app_server.engine.config.client_limits import check_permissions, require_wo
 from app_server.engine.config.config_values import Config
 from app_server.engine.config.mcp_server_settings import McpServerConfig
 from app_server.engine.context.history import collect_user_messages
-from app_server.engine.session import rewind
+from app_server.engine.session import answer_schema, rewind
 from app_server.engine.session.additional_context import AdditionalContext, ContextEntry
 from app_server.engine.session.session import Session
 from app_server.engine.session.session_commands import ALL_WISHES, ApiBehaviour, BeginsNoTask, ClientTask
 from app_server.engine.session.session_services import SessionServices
 from app_server.engine.session.turn_control import OperationIds, SessionGoal, TurnControl
-from app_server.engine.session.user_input import check_schema, user_words
+from app_server.engine.session.user_input import user_words
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.terminals import Terminal, TerminalUsage, look_at_terminals
 from app_server.engine.tools.tool_base import DiskChanges, EditorAccess, EditorFiles
@@ -150,7 +150,7 @@ class SessionHandle:
 
     async def check_schema(self, schema: Json) -> None:
         """Raise CoreError if the schema for a turn's answer is no JSON Schema."""
-        await check_schema(schema)
+        await answer_schema.check_schema(schema)
 
     def begin(self, command: ClientTask, caller: TurnCaller) -> OperationIds:
         """Queue a command with which a client begins a task. Raises CoreError once the conversation has ended."""

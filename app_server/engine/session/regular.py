@@ -9,7 +9,7 @@ import anyio
 
 from app_server.engine.context.history import message_text
 from app_server.engine.model.prompt import Prompt, ToolSpec
-from app_server.engine.session import compaction
+from app_server.engine.session import answer_schema, compaction
 from app_server.engine.session.checkpoint import LAST_SNAPSHOT, TurnCheckpoint
 from app_server.engine.session.goal_turns import count_reply
 from app_server.engine.session.head import gone_tools
@@ -20,7 +20,6 @@ from app_server.engine.session.session_commands import ApiBehaviour
 from app_server.engine.session.session_services import TurnContext
 from app_server.engine.session.text_call_notice import warn_of_written_call
 from app_server.engine.session.turn_context import model_call, offered_tools, shape_of, tool_turn_of
-from app_server.engine.session.user_input import check_schema
 from app_server.engine.support.engine_errors import ContextWindowExceeded
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.tools.registry import ToolSet
@@ -62,7 +61,7 @@ class RegularTask(HookedTask):
     async def run(self) -> str | None:
         async with self.hooked():
             if self.turn.output_schema is not None:
-                await check_schema(self.turn.output_schema)
+                await answer_schema.check_schema(self.turn.output_schema)
             if self.turn.services.mcp.servers:
                 with anyio.move_on_after(SERVERS_HEAD_START):
                     await self.turn.services.mcp.ready()

@@ -1,8 +1,7 @@
-"""Converts a client's input of a turn for the model, and checks the JSON Schema of the final answer.
+"""Converts a client's input of a turn for the model.
 
 The input becomes a message: texts and images, with local images read and encoded. Attachments of the input are added:
-the text of a skill, the location of a mentioned file. The schema is checked here since some providers ignore an invalid
-one. Answers are not validated against their schema, because the schema decides how long that takes.
+the text of a skill, the location of a mentioned file.
 
 A skill is read only if it is listed for the working directory and enabled. If a client names any other file, it gets a
 warning, and the model is sent nothing of the file.
@@ -13,21 +12,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from pydantic_core import to_json
+from typing import TYPE_CHECKING, TypeVar
 
 from app_server.engine.config.file_rules import MayRead, reads_all
 from app_server.engine.context.environment_context import user_text
 from app_server.engine.support import images
-from app_server.engine.support.engine_errors import CoreError, retry_hint
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.rooted_fs import RefusedName, TooLarge, read_named
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server.engine.turn.turn_items import TurnInput
-from app_server_protocol.encoding import Json
 from app_server_protocol.event_items import (
     ImageInput,
     LocalImageInput,
@@ -43,6 +36,7 @@ from app_server_protocol.values import replace
 if TYPE_CHECKING:
     from app_server.engine.context.skills.skill import Skill, SkillSet
     from app_server.engine.context.skills.skill_catalog import SkillCatalog
+    from app_server.engine.support.lazy import Lazy
 
 T = TypeVar("T")
 
@@ -155,47 +149,3 @@ def _distinct(items: Sequence[SentInput]) -> list[SkillInput | MentionInput]:
         if isinstance(item, SkillInput | MentionInput) and item not in found:
             found.append(item)
     return found[:MOST_ATTACHED]
-
-
-LONGEST_SCHEMA = 1 << 18
-"""Maximum size of a schema that is checked, in bytes. The provider validates a longer one."""
-MAX_QUOTED = 200
-
-_JSONSCHEMA: Lazy[Any] = Lazy(lambda: import_module("jsonschema"))
-"""The module `jsonschema`, loaded on first use because its import is slow."""
-
-
-class NotASchema(CoreError):
-    """The turn does not begin: the schema of its answer is no JSON Schema."""
-
-
-async def check_schema(schema: Json) -> None:
-    """Raise NotASchema with the location of the error, and CoreError if the schema cannot be checked now."""
-    try:
-        problem = await run_in_thread(schema_problem, schema, abandon_on_cancel=True)
-    except OSError as error:
-        reason = f"{error.strerror}{retry_hint(error.errno)}"
-        raise CoreError(f"the output schema cannot be checked: {reason}") from error
-    if problem is not None:
-        raise NotASchema(f"the output schema is not a JSON Schema: {problem}")
-
-
-def schema_problem(schema: Json) -> str | None:
-    """Return the error in a schema; None if it is valid, or cannot be checked here. References are not fetched. Slow:
-    use a thread.
-    """
-    library = _JSONSCHEMA.get()
-    if not isinstance(schema, dict):
-        return "$: expected an object"
-    try:
-        if len(to_json(schema)) > LONGEST_SCHEMA:
-            return None
-        named = isinstance(schema.get("$schema"), str)
-        kind, find = library.Draft202012Validator, library.validators.validator_for
-        (find(schema, default=kind) if named else kind).check_schema(schema)
-    except library.SchemaError as error:
-        message = error.message
-        return f"{error.json_path}: {message if len(message) <= MAX_QUOTED else message[:MAX_QUOTED] + '…'}"
-    except (RecursionError, ValueError):
-        return None  # nested too deeply, or not text: the provider validates this one, too
-    return None

@@ -15,6 +15,7 @@ import logging
 import os
 import stat
 import time
+from _blake2 import blake2b  # `hashlib` has the same function, but loads OpenSSL, which lists do without
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -175,10 +176,8 @@ def lock_rollout(fd: int, path: Path) -> int | None:
         if home is None or SET_LOCK is None:  # there is no home or no such lock, so lock the rollout itself
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return None
-        import hashlib  # noqa: PLC0415 - loads OpenSSL, which lists do without
-
         status = os.fstat(fd)
-        digest = hashlib.blake2b(f"{status.st_dev} {status.st_ino}".encode(), digest_size=8)
+        digest = blake2b(f"{status.st_dev} {status.st_ino}".encode(), digest_size=8)
         return _try(home, 1 + (int.from_bytes(digest.digest(), "big") >> 2))
     except BlockingIOError:
         name = parse_rollout_name(path.name)

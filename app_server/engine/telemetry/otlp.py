@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import httpx2
 from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]  # has no stubs
@@ -23,8 +24,8 @@ from app_server.engine.config.config_values import OtelConfig, OtelExporter, Ote
 from app_server.engine.http.address import address, proxy_for
 from app_server.engine.http.http_client import UrlCredentials, built_request, no_cookies
 from app_server.engine.http.interface import HttpRequest
-from app_server.engine.http.trust_store import trust_store, trusted_pem
-from app_server_protocol.encoding import Json
+from app_server.engine.http.trust_store import trust_store
+from app_server.engine.telemetry import otlp_grpc
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,9 @@ class OtlpProvider:
         resource = Resource(
             {"service.name": SERVICE_NAME, "service.version": version, "env": config.environment}
         )
-        exporter = _grpc_exporter if config.exporter is OtelExporter.OTLP_GRPC else HttpLogExporter
+        exporter: Callable[[OtelConfig, Mapping[str, str]], LogRecordExporter] = HttpLogExporter
+        if config.exporter is OtelExporter.OTLP_GRPC:
+            exporter = partial(otlp_grpc.grpc_exporter, seconds=SEND_SECONDS)
         self._provider = LoggerProvider(resource, shutdown_on_exit=False)
         self._provider.add_log_record_processor(BatchLogRecordProcessor(exporter(config, env)))
         self._logger = self._provider.get_logger("app_server", version)
@@ -124,26 +127,3 @@ def _httpx_proxy(url: str | None, trust: ssl.SSLContext) -> httpx2.Proxy | None:
         return httpx2.Proxy(url, ssl_context=trust if url.startswith("https:") else None)
     except httpx2.InvalidURL as error:
         raise ValueError("not the address of a proxy") from error
-
-
-def _grpc_exporter(config: OtelConfig, env: Mapping[str, str]) -> LogRecordExporter:
-    """Return an exporter over gRPC. It is given the proxy and the certificates, which it would otherwise look up
-    itself.
-    """
-    import grpc  # type: ignore[import-untyped]  # noqa: PLC0415  not always installed
-    from opentelemetry.exporter.otlp.proto.grpc import _log_exporter  # noqa: PLC0415  the same
-
-    endpoint = config.endpoint or ""
-    insecure = endpoint.startswith("http://")
-    proxy = proxy_for(endpoint if "://" in endpoint else f"https://{endpoint}", env)
-    credentials = None if insecure else grpc.ssl_channel_credentials(root_certificates=trusted_pem(env))
-    options: Json = ("grpc.enable_http_proxy", 0) if proxy is None else ("grpc.http_proxy", proxy)
-    exporter: LogRecordExporter = _log_exporter.OTLPLogExporter(
-        endpoint=endpoint,
-        headers=tuple((name.lower(), value) for name, value in config.headers.items()),
-        insecure=insecure,
-        credentials=credentials,
-        timeout=SEND_SECONDS,
-        channel_options=(options,),
-    )
-    return exporter

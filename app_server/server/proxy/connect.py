@@ -93,7 +93,7 @@ def meet(place: SocketPaths, preface: bytes, start: Callable[[], object]) -> _so
             start()
             continue
         try:
-            accepted(ask(connection, preface, lambda: is_starting(place)))
+            accepted(ask(connection, preface, lambda: _is_starting(place)))
         except Left:
             connection.close()
             if attempts >= ATTEMPTS:
@@ -178,11 +178,10 @@ def _is_in_own_namespace(pid: int) -> bool:
         return False
 
 
-def is_starting(place: SocketPaths) -> bool:
-    """Return whether a server is being started; a service manager starts one with the first client that connects."""
-    from app_server.engine.support.filelock import is_held  # noqa: PLC0415  only for a server that is slow
+def _is_starting(place: SocketPaths) -> bool:
+    from app_server.server.proxy import refusals  # noqa: PLC0415  only for a server that is slow
 
-    return is_held(place.startup_lock)
+    return refusals.is_starting(place)
 
 
 def ask(connection: _socket.socket, line: bytes, has_reason: Callable[[], bool] = lambda: False) -> bytes:
@@ -259,14 +258,6 @@ def accepted(line: bytes) -> bool:
     """
     if line.startswith(BEGINNING) and line.endswith(ACCEPTED):
         return True
-    import json  # noqa: PLC0415  another server comes, and that takes longer
+    from app_server.server.proxy import refusals  # noqa: PLC0415  another server comes, and that takes longer
 
-    try:
-        said = json.loads(line)
-    except ValueError:
-        said = None
-    if not isinstance(said, dict) or "preface" not in said:
-        raise ProxyRefused("what listens there is no server of this kind")
-    if said.get("preface") != NUMBER:
-        raise ProxyRefused("the server there is of a version that does not understand this one")
-    raise ProxyRefused(str(said.get("reason", "the server there gave no reason")))
+    raise ProxyRefused(refusals.reason_of(line, NUMBER))

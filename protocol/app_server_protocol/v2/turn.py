@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal
 from pydantic import ConfigDict, Field
 from typing_extensions import TypeAliasType
 
-from app_server_protocol.base import WireModel
+from app_server_protocol.base import WireModel, requires
 from app_server_protocol.encoding import Json
 from app_server_protocol.ids import AbsolutePath
 from app_server_protocol.method_table import ClientRequest, NoResult, ServerNotification
-from app_server_protocol.outgoing import WireStruct, requires
+from app_server_protocol.outgoing import WireStruct
 from app_server_protocol.v2.fields import InThread, experimental
 from app_server_protocol.v2.item_parts import UserInput
 from app_server_protocol.v2.items import ThreadItem

@@ -2,9 +2,10 @@
 and out.
 """
 
-import argparse
 import io
+import os
 import re
+import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from app_server.cli.chat.chat_command import INSTALL_EXTRA, MISSING_EXTRA, run_chat
+from app_server.cli.chat.chat_command import INSTALL_EXTRA, MISSING_EXTRA
 from app_server.cli.chat.event_view import EventView
 from app_server.cli.chat.markdown_blocks import MarkdownBlocks
 from app_server.cli.chat.question_rows import cut_to
@@ -320,9 +321,32 @@ async def test_threads_are_listed_with_numbers(tmp_path: Path) -> None:
     assert shown.endswith("> words 日本語\nOne.\n\nTwo.\n\n")
 
 
-def test_without_its_libraries_it_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    assert run_chat(argparse.Namespace(plain=False)) == 2
-    assert capsys.readouterr().err == f"app-server chat: {MISSING_EXTRA}\n→ {INSTALL_EXTRA}\n"
+WITHOUT_AN_EXTRA = """
+import argparse, sys
+sys.modules[sys.argv[1]] = None  # as where it is not installed
+from app_server.engine.support import lazy_imports
+lazy_imports.install()
+from app_server.cli.chat.chat_command import run_chat
+sys.exit(run_chat(argparse.Namespace(plain=False)))
+"""
+
+
+@pytest.mark.parametrize("library", ["rich.console", "prompt_toolkit"])
+def test_without_its_libraries_it_says_what_to_install(library: str) -> None:
+    """In a process of its own: where the library is installed, the modules that import it are loaded by now."""
+    control, terminal = os.openpty()
+    try:
+        done = subprocess.run(
+            (sys.executable, "-c", WITHOUT_AN_EXTRA, library),
+            stdin=terminal,
+            stdout=terminal,
+            stderr=subprocess.PIPE,
+            env=os.environ | {"TERM": "xterm"},
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(control)
+        os.close(terminal)
+    assert done.stderr == f"app-server chat: {MISSING_EXTRA}\n→ {INSTALL_EXTRA}\n"
+    assert done.returncode == 2

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app_server.engine.session.answer_schema import LONGEST_SCHEMA, check_schema, schema_problem
 from app_server.engine.session.review import note, parse_review
 from app_server.engine.session.review_texts import findings_block
 from app_server.engine.session.session_servers import SessionServers
-from app_server.engine.session.user_input import LONGEST_SCHEMA, check_schema, schema_problem
 from app_server.engine.support.engine_errors import CoreError
 from app_server.engine.support.worker_threads import NO_THREAD
 from app_server_protocol.encoding import Json

@@ -17,17 +17,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server.engine.approvals.shell import word_expansion
+from app_server.engine.approvals.shell import syntax_trees, word_expansion
 from app_server.engine.approvals.shell.quote import word_set
-from app_server.engine.approvals.shell.shell_script import (
-    arguments_behind,
-    descendants,
-    parse,
-    redirections,
-    stages_before,
-    substitutions_in,
-    text_of,
-)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -43,7 +34,7 @@ def parse_joined(source: bytes) -> tuple[bytes, Node] | None:
     Joining may turn text into or out of a comment or a string, so it is repeated until no line is left to join.
     """
     for _ in range(MAX_ROUNDS):
-        root = parse(source)
+        root = syntax_trees.parse(source)
         if root is None:
             return None
         joined = source if b"\\\n" not in source else _joined(source, root)
@@ -65,7 +56,7 @@ def _joined(source: bytes, root: Node) -> bytes:
 
 def _literal_spans(source: bytes, root: Node) -> Iterator[tuple[int, int]]:
     """Yield the spans in which a backslash at the end of a line is kept."""
-    for node in descendants(root):
+    for node in syntax_trees.descendants(root):
         if node.type in _LITERAL or (node.type == "heredoc_body" and is_quoted_heredoc(node, source)):
             yield node.start_byte, node.end_byte
 
@@ -74,7 +65,7 @@ def is_quoted_heredoc(body: Node, source: bytes) -> bool:
     """Return whether the shell expands nothing in a here-document, because its delimiter is quoted."""
     parent = body.parent
     starts = [] if parent is None else [child for child in parent.children if child.type == "heredoc_start"]
-    return any(mark in text_of(start, source) for start in starts for mark in "'\"\\")
+    return any(mark in syntax_trees.text_of(start, source) for start in starts for mark in "'\"\\")
 
 
 MAX_SCRIPTS = 100
@@ -162,7 +153,7 @@ class FoundScript(Struct, frozen=True):
 def commands_in(script: str, parameters: tuple[str, ...] = ()) -> FoundScript | None:
     """Return the commands of a script; None if it is too large to inspect. `parameters` are `$0`, `$1` and so on."""
     found = parse_joined(word_expansion.mark_braces(script).encode("utf-8", "replace"))
-    nodes = [] if found is None else list(islice(descendants(found[1]), MAX_NODES))
+    nodes = [] if found is None else list(islice(syntax_trees.descendants(found[1]), MAX_NODES))
     if found is None or len(nodes) == MAX_NODES:
         return None
     source, root = found
@@ -235,13 +226,13 @@ class _ScriptReader:
         for node in self._nodes:
             match node.type:
                 case "word" | "string_content":
-                    found += substitutions(text_of(node, self._source))
+                    found += substitutions(syntax_trees.text_of(node, self._source))
                 case "heredoc_body" if not is_quoted_heredoc(node, self._source):
-                    found += substitutions(text_of(node, self._source))
+                    found += substitutions(syntax_trees.text_of(node, self._source))
                 case "raw_string":
-                    found += evaluated_subscripts(text_of(node, self._source))
+                    found += evaluated_subscripts(syntax_trees.text_of(node, self._source))
                 case "command_substitution" if self._source[node.start_byte] == ord("`"):
-                    text = text_of(node, self._source)[1:-1]
+                    text = syntax_trees.text_of(node, self._source)[1:-1]
                     if (unescaped := _ESCAPED_IN_BACKTICKS.sub(r"\1", text)) != text:
                         found.append(unescaped)
             if len(found) > MAX_SCRIPTS:
@@ -259,7 +250,9 @@ class _ScriptReader:
         return any(b"\n" in self._source[node.start_byte : node.end_byte] for node in words)
 
     def texts(self) -> tuple[str, ...]:
-        bodies = [text_of(node, self._source) for node in self._nodes if node.type == "heredoc_body"]
+        bodies = [
+            syntax_trees.text_of(node, self._source) for node in self._nodes if node.type == "heredoc_body"
+        ]
         # The parser reads a here-string behind a compound command as a file.
         strings = [
             self._last_word(node)
@@ -272,7 +265,7 @@ class _ScriptReader:
     def evaluates(self) -> bool:
         prompts = (node for node in self._nodes if node.type == "expansion")
         return any(name in _STARTUP for name, _ in self._values) or any(
-            text_of(node, self._source).endswith("@P}") for node in prompts
+            syntax_trees.text_of(node, self._source).endswith("@P}") for node in prompts
         )
 
     def _command(self, node: Node, expander: word_expansion.WordExpander) -> FoundCommand:
@@ -283,15 +276,17 @@ class _ScriptReader:
 
     def _argv(self, node: Node, expander: word_expansion.WordExpander) -> tuple[str, ...]:
         words = expander.own_words(node)
-        for redirection in redirections(node):
-            for child in arguments_behind(redirection):
+        for redirection in syntax_trees.redirections(node):
+            for child in syntax_trees.arguments_behind(redirection):
                 words += expander.words(child)
         return tuple(words)
 
     def _feeders(self, node: Node, expander: word_expansion.WordExpander) -> Iterator[tuple[str, ...]]:
-        substituted = chain.from_iterable(map(substitutions_in, (node, *redirections(node))))
-        for source in (*substituted, *stages_before(node)):
-            for found in descendants(source):
+        substituted = chain.from_iterable(
+            map(syntax_trees.substitutions_in, (node, *syntax_trees.redirections(node)))
+        )
+        for source in (*substituted, *syntax_trees.stages_before(node)):
+            for found in syntax_trees.descendants(source):
                 if found.type == "command":
                     yield self._argv(found, expander)
 
@@ -302,12 +297,12 @@ class _ScriptReader:
     def _fed_text(self, node: Node) -> str:
         here_strings = [
             child
-            for holder in (node, *redirections(node))
+            for holder in (node, *syntax_trees.redirections(node))
             for child in (holder, *holder.children)
             if child.type == "herestring_redirect"
         ]
         parts = map(self._last_word, here_strings)
-        bodies = [body for redirection in redirections(node) for body in redirection.children]
+        bodies = [body for redirection in syntax_trees.redirections(node) for body in redirection.children]
         parent = node.parent
         if parent is not None and parent.type == "redirected_statement":
             parent = parent.parent
@@ -315,5 +310,5 @@ class _ScriptReader:
         # here-document.
         if parent is not None and parent.parent is not None and parent.parent.type == "heredoc_redirect":
             bodies += parent.parent.children
-        texts = (text_of(body, self._source) for body in bodies if body.type == "heredoc_body")
+        texts = (syntax_trees.text_of(body, self._source) for body in bodies if body.type == "heredoc_body")
         return word_expansion.unmark_braces("\n".join((*parts, *texts)))

@@ -1,7 +1,4 @@
-"""Shell scripts as syntax trees, and scripts of plain commands as the argument vectors that a shell would execute.
-
-This module alone uses the parser. Its grammar is that of bash. If another shell, or bash itself, parses a script
-differently, the callers conclude nothing from the tree.
+"""Shell scripts of plain commands as the argument vectors that a shell would execute.
 
 `split_script` is for decisions: it returns None if bash, zsh and sh might disagree with it. `split_for_display` is for
 display: it understands more scripts and guarantees nothing. `as_typed` returns the lines that a program reads when text
@@ -11,114 +8,13 @@ is typed into its terminal.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from app_server.engine.support.lazy import Lazy
+from app_server.engine.approvals.shell import syntax_trees
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
-
-MAX_SECONDS = 0.03
-"""Time limit of parsing, in seconds of processor time. Scripts of models take a hundredth of it; adversarial input
-takes minutes.
-"""
-
-
-def parse(
-    source: bytes, clock: Callable[[], float] = time.thread_time, seconds: float = MAX_SECONDS
-) -> Node | None:
-    """Return the root of the tree; None after the time limit. Invalid bash has a tree too: see `has_error`."""
-    parser = _PARSER.get()
-    deadline = clock() + seconds
-    try:
-        tree = parser.parse(
-            lambda offset, point: source[offset:],
-            progress_callback=lambda offset, has_error: clock() > deadline,
-        )
-    except ValueError:
-        parser.reset()
-        return None
-    return tree.root_node
-
-
-def descendants(node: Node) -> Iterator[Node]:
-    """Yield the node and all nodes below it, in the order of the text."""
-    pending = [node]
-    while pending:
-        node = pending.pop()
-        yield node
-        pending.extend(reversed(node.children))
-
-
-def text_of(node: Node, source: bytes) -> str:
-    # `node.text` is not used: it reads the source again through the callback of `parse`, and uses the result after it
-    # was freed. That crashes if large blocks are returned to the system (`process_memory`).
-    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
-
-
-def _load_parser() -> Parser:
-    # Loading the grammar takes tens of milliseconds, and a server that runs no command never needs it.
-    import tree_sitter  # noqa: PLC0415
-    import tree_sitter_bash  # noqa: PLC0415
-
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
-
-
-_PARSER = Lazy(_load_parser)
-
-
-MAX_STAGES_BEFORE = 8
-
-_SUBSTITUTIONS = ("command_substitution", "process_substitution")
-_ENDING_IN_COMMAND = ("pipeline", "list", "negated_command")
-"""Node types that the parser makes the body of a redirection, although the redirection belongs to their last
-command.
-"""
-
-
-def redirections(command: Node) -> list[Node]:
-    node, parent = command, command.parent
-    while parent is not None and parent.type in _ENDING_IN_COMMAND and node == parent.named_children[-1]:
-        node, parent = parent, parent.parent
-    if parent is None or parent.type != "redirected_statement":
-        return []
-    return parent.children_by_field_name("redirect")
-
-
-def arguments_behind(redirection: Node) -> Iterator[Node]:
-    """Yield the nodes of `-rf d` in `rm 2>/dev/null -rf d`, which the parser reads as more targets of the
-    redirection.
-    """
-    if redirection.type == "file_redirect":
-        yield from redirection.children_by_field_name("destination")[1:]
-    elif redirection.type == "heredoc_redirect":
-        yield from redirection.children_by_field_name("argument")
-        for inner in redirection.children_by_field_name("redirect"):
-            yield from arguments_behind(inner)
-
-
-def substitutions_in(node: Node) -> Iterator[Node]:
-    return (child for child in descendants(node) if child.type in _SUBSTITUTIONS)
-
-
-def stages_before(node: Node) -> Iterator[Node]:
-    """Yield the nearest stages before `node` in its pipeline, including the reader of a here-document that starts
-    it.
-    """
-    parent = node.parent
-    if parent is not None and parent.type == "redirected_statement":
-        node, parent = parent, parent.parent
-    if parent is None or parent.type != "pipeline":
-        return
-    stage = node.prev_named_sibling
-    for _ in range(MAX_STAGES_BEFORE):
-        if stage is None:
-            return
-        yield stage
-        stage = stage.prev_named_sibling
-
+    from tree_sitter import Node
 
 Commands = tuple[tuple[str, ...], ...]
 
@@ -155,7 +51,7 @@ def split_script(script: str) -> Commands | None:
     if not script.replace("\t", " ").isprintable():
         return None
     source = script.encode()
-    root = parse(source)
+    root = syntax_trees.parse(source)
     if root is None or root.type != "program" or root.has_error:
         return None
     reader = _PlainReader(source)
@@ -214,7 +110,7 @@ class _PlainReader:
 
     def _part(self, node: Node) -> str | None:
         """Return the value of a word or a part of one; None if the shell would do more than remove quotes."""
-        text = text_of(node, self._source)
+        text = syntax_trees.text_of(node, self._source)
         self._at = node.end_byte
         match node.type:
             case "word" | "number":
@@ -241,7 +137,7 @@ def split_for_display(script: str) -> Commands | None:
     if len(script) > MAX_DISPLAY_CHARACTERS:
         return None
     source = script.encode("utf-8", "replace")
-    root = parse(source)
+    root = syntax_trees.parse(source)
     if root is None or root.has_error:
         return None
     commands: list[tuple[str, ...]] = []
@@ -263,14 +159,14 @@ def split_for_display(script: str) -> Commands | None:
 def _shown_word(node: Node, source: bytes) -> str | None:
     if node.type == "command_name":
         node = node.children[0]
-        return text_of(node, source) if node.type == "word" else None
+        return syntax_trees.text_of(node, source) if node.type == "word" else None
     match node.type:
         case "word" | "number":
-            return text_of(node, source)
+            return syntax_trees.text_of(node, source)
         case "raw_string":
-            return text_of(node, source)[1:-1]
+            return syntax_trees.text_of(node, source)[1:-1]
         case "string" if [child.type for child in node.children] == ['"', "string_content", '"']:
-            return text_of(node, source)[1:-1]
+            return syntax_trees.text_of(node, source)[1:-1]
         case _:
             return None
 

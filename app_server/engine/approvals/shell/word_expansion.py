@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice, product, zip_longest
 from typing import TYPE_CHECKING
 
-from app_server.engine.approvals.shell.shell_script import text_of
+from app_server.engine.approvals.shell import syntax_trees
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -212,7 +212,7 @@ class WordExpander:
         return _words_of(self._text(node))
 
     def _text(self, node: Node, *, quoted: bool = False) -> str:
-        text = text_of(node, self._source)
+        text = syntax_trees.text_of(node, self._source)
         match node.type:
             case "word":
                 return _ESCAPE.sub(lambda match: quote_braces(match[1].strip("\n")), text)
@@ -309,7 +309,7 @@ class ScriptVariables:
         self._source = source
         self._plain = WordExpander(source, {})
         self._functions = {
-            text_of(name, source)
+            syntax_trees.text_of(name, source)
             for node in nodes
             if node.type == "function_definition" and (name := node.child_by_field_name("name")) is not None
         }
@@ -332,7 +332,7 @@ class ScriptVariables:
 
     def expanders(self, node: Node) -> Iterator[WordExpander]:
         """Yield an expander for each combination of the values of the variables that are used below `node`."""
-        names = dict.fromkeys(match[1] for match in _NAME.finditer(text_of(node, self._source)))
+        names = dict.fromkeys(match[1] for match in _NAME.finditer(syntax_trees.text_of(node, self._source)))
         open_names = [name for name in names if len(self._values.get(name, ())) > 1]
         last = {name: values[-1] for name, values in self._values.items()}
         choices = product(*(reversed(self._values[name]) for name in open_names))
@@ -351,7 +351,7 @@ class ScriptVariables:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is None or value is None:
             return
-        named = text_of(name, self._source).partition("[")[0]
+        named = syntax_trees.text_of(name, self._source).partition("[")[0]
         parts = value.named_children if value.type == "array" else [value]
         words = [word for part in parts for word in self._plain.words(part)]
         if value.type == "array":
@@ -370,11 +370,11 @@ class ScriptVariables:
         if variable is not None:
             for value in node.children_by_field_name("value"):
                 for word in self._plain.words(value):
-                    self._add(text_of(variable, self._source), word)
+                    self._add(syntax_trees.text_of(variable, self._source), word)
 
     def _command(self, node: Node) -> None:
         name = node.child_by_field_name("name")
-        called = "" if name is None else text_of(name, self._source)
+        called = "" if name is None else syntax_trees.text_of(name, self._source)
         if called == "set" or called in self._functions:
             words = self._plain.own_words(node)[1:]
             self._add_parameters(words[1:] if words[:1] == ["--"] else words)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from app_server.engine.approvals.shell.shell_script import parse, text_of
+from app_server.engine.approvals.shell import syntax_trees
 from app_server.engine.workspace.patch.parse import BEGIN, PatchSyntaxError, parse_patch
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _in_script(script: str) -> ShellForm:
         source = script.encode("utf-8")
     except UnicodeEncodeError:
         return None
-    root = parse(source, seconds=MAX_SECONDS)
+    root = syntax_trees.parse(source, seconds=MAX_SECONDS)
     if root is None or root.has_error or root.named_child_count != 1:
         return None
     statement = root.named_children[0]
@@ -136,7 +136,7 @@ SPECIAL = frozenset("\\$`*?[]{}~")
 
 
 def _literal(node: Node, source: bytes) -> str | None:
-    text = text_of(node, source)
+    text = syntax_trees.text_of(node, source)
     if node.type == "raw_string":
         return text[1:-1]
     if node.type == "string":
@@ -151,7 +151,7 @@ def _heredoc_body(redirect: Node, source: bytes) -> str | None:
     if kinds[:2] != ["<<", "heredoc_start"] or any(kind not in _HEREDOC for kind in kinds):
         return None
     bodies = [child for child in redirect.children if child.type == "heredoc_body"]
-    return text_of(bodies[0], source) if bodies else ""
+    return syntax_trees.text_of(bodies[0], source) if bodies else ""
 
 
 _HEREDOC = ("<<", "heredoc_start", "heredoc_body", "heredoc_end")

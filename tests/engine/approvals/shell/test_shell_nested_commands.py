@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from app_server.engine.approvals.shell import nested_commands
 from app_server.engine.approvals.shell.nested_commands import FoundCommand, FoundScript, commands_in
-from app_server.engine.approvals.shell.shell_script import MAX_STAGES_BEFORE, parse, text_of
 from app_server.engine.approvals.shell.summaries import parse_command
+from app_server.engine.approvals.shell.syntax_trees import MAX_STAGES_BEFORE, parse, text_of
 from app_server_protocol.engine.item_values import (
     ListFilesCommand,
     ParsedCommand,
