@@ -65,6 +65,7 @@ def rule_04_an_item_starts_before_anything_about_it() -> Check:
             if not is_background(params["item"]) and running.get(thread) != params["turnId"]:
                 yield f"{key[1]} starts outside of its turn"
             started.add(key)
+            ended.discard(key)  # a thread that went back may use its id again
         elif method == "item/completed":
             key = (thread, params["item"]["id"])
             if key not in started:
