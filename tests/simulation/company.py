@@ -67,7 +67,9 @@ async def _stay(world: "SimWorld", person: Person) -> None:
         case "leaves":
             person.left_early = True
         case "dies":
-            person.dead, person.left_at = True, anyio.current_time()
+            person.dead = True
+            if person.left_at is None:  # it may have left by a deed of its own
+                person.left_at = anyio.current_time()
 
 
 async def _do(world: "SimWorld", person: Person, thread: str) -> None:
