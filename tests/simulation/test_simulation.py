@@ -22,7 +22,7 @@ FOUND = sorted(Path(__file__).with_name("found").glob("*.json"))
 LONG = os.environ.get("FAULTS") == "long"
 BLOCK = 25
 BLOCKS = 400 if LONG else 12
-"""Number of blocks of fresh seeds. Each block is one test, so that blocks run in parallel."""
+"""Number of blocks of seeds. Each block is one test, so that blocks run in parallel."""
 
 
 @pytest.mark.parametrize("path", FOUND, ids=[path.stem for path in FOUND])
@@ -33,9 +33,15 @@ def test_a_world_that_failed_once(path: Path) -> None:
     assert not outcome.problems, "\n".join([*outcome.problems, plan])
 
 
+FIRST = 700_000
+"""First seed of the worlds that the suite plays, the same each time: it fails because of a change, and not by chance.
+`make simulate` and `FAULTS=long` play fresh worlds.
+"""
+
+
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_worlds(block: int) -> None:
-    first = fresh_seed() + block * BLOCK
+    first = (fresh_seed() if LONG else FIRST) + block * BLOCK
     for seed in range(first, first + BLOCK):
         outcome = play(seed)
         assert not outcome.problems, outcome.report
