@@ -43,6 +43,11 @@ class ChatCall(Struct):
         return bool(self.name and other) and self.has_whole_arguments()
 
     def has_whole_arguments(self) -> bool:
+        last = next((piece.rstrip() for piece in reversed(self.arguments) if not piece.isspace()), "")
+        if not last.endswith(
+            "}"
+        ):  # so nearly every piece of a call that goes on costs no parse of all others
+            return False
         try:
             return isinstance(json.loads("".join(self.arguments)), dict)
         except ValueError:

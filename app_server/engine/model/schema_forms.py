@@ -53,6 +53,8 @@ OF_TYPE: Final[Mapping[str, frozenset[str]]] = {
 }
 """Keywords that say something about values of one type."""
 
+OF_ANY_TYPE: Final = frozenset[str]().union(*OF_TYPE.values())
+
 
 def in_form(schema: Json, form: SchemaForm) -> Json:
     """Return a schema in a provider's form."""
@@ -143,8 +145,7 @@ def _of_known_types(schema: dict[str, Json]) -> dict[str, Json]:
         for kind in named:
             words = OF_TYPE.get("number" if kind == "integer" else kind, frozenset())
             alternatives.append({"type": kind, **{key: out[key] for key in words if key in out}})
-        every = frozenset().union(*OF_TYPE.values())
-        out = {key: value for key, value in out.items() if key not in every}
+        out = {key: value for key, value in out.items() if key not in OF_ANY_TYPE}
         out["anyOf"] = alternatives
     return out
 
@@ -202,11 +203,15 @@ def _without_null(schema: Mapping[str, Json]) -> dict[str, Json]:
             if len(left) == 1 and isinstance(left[0], Mapping):
                 del out[key]
                 out = {**left[0], **out}
-            else:
+            elif left:
                 out[key] = left
+            else:
+                del out[key]
     values = out.get("enum")
     if isinstance(values, list) and None in values:
         out["enum"] = [value for value in values if value is not None]
+        if not out["enum"]:
+            del out["enum"]
     return out
 
 

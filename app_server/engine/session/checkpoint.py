@@ -137,35 +137,32 @@ class TurnCheckpoint(ChangeLog):
 
     @asynccontextmanager
     async def recorded(self) -> AsyncIterator[None]:
-        """Record what the turn changes in the block, however that ends."""
+        """Record what the turn changes in the block, however that ends, also by an error of the server's own: a restore
+        waits for the record's end. Take the second ghost commit then, and add the first one to the history again, with
+        the state at the turn's end.
+        """
+        end = anyio.CancelScope()
         try:
             yield
         except anyio.get_cancelled_exc_class():
-            with anyio.move_on_after(LAST_SNAPSHOT, shield=True):
-                await self.finish()
+            end = anyio.move_on_after(LAST_SNAPSHOT, shield=True)
             raise
-        except Exception:
-            await self.finish()
-            raise
-        await self.finish()
-
-    async def finish(self) -> None:
-        """Record what the turn has changed. Take the second ghost commit, and add the first one to the history again,
-        with the state at the turn's end.
-        """
-        services, done = self._turn.services, None
-        if self._taken is not None:
-            self.record_taken()
-            done = await services.checkpoints.get().snapshots.finish(self._taken, services.sources.now())
-            if done is not None and done.commit is not None:
-                self._turn.record(GhostSnapshot(ghost_commit=done.commit))
-        if self._recorder is not None:
-            try:
-                await self._recorder.finish(done)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await services.checkpoints.get().end(self._recorder)
-            self._warn(self._recorder)
+        finally:
+            services, done = self._turn.services, None
+            with end:
+                if self._taken is not None:
+                    self.record_taken()
+                    snapshots = services.checkpoints.get().snapshots
+                    done = await snapshots.finish(self._taken, services.sources.now())
+                    if done is not None and done.commit is not None:
+                        self._turn.record(GhostSnapshot(ghost_commit=done.commit))
+                if self._recorder is not None:
+                    try:
+                        await self._recorder.finish(done)
+                    finally:
+                        with anyio.CancelScope(shield=True):
+                            await services.checkpoints.get().end(self._recorder)
+                    self._warn(self._recorder)
 
     def ahead_of_calls(self) -> Transcript:
         """Return a transcript that records the ghost commit before any call, even if a reply broke off and its calls

@@ -10,7 +10,7 @@ import anyio
 from app_server.engine.context.history import message_text
 from app_server.engine.model.prompt import Prompt, ToolSpec
 from app_server.engine.session import answer_schema, compaction
-from app_server.engine.session.checkpoint import LAST_SNAPSHOT, TurnCheckpoint
+from app_server.engine.session.checkpoint import TurnCheckpoint
 from app_server.engine.session.goal_turns import count_reply
 from app_server.engine.session.head import gone_tools
 from app_server.engine.session.hooked_task import HookedTask
@@ -69,20 +69,14 @@ class RegularTask(HookedTask):
                 await self._send_skills()
             loop = self._loop = self._turn_loop()
             try:
-                last = await loop.run(self._opening)
+                async with self._snapshot.recorded():
+                    last = await loop.run(self._opening)
             except Exception as error:
-                # It may be an error of the server's own: a restore waits for the record's end.
                 if isinstance(error, ContextWindowExceeded) and error.window is not None:
                     # The next turn chooses the prompt and tools by the context window that the provider has named.
                     self.turn.services.state.heads.clear()
-                await self._snapshot.finish()
                 self.turn.services.model.turn_ended()
                 raise
-            except anyio.get_cancelled_exc_class():
-                with anyio.move_on_after(LAST_SNAPSHOT, shield=True):
-                    await self._snapshot.finish()
-                raise
-            await self._snapshot.finish()
             if (report := self.turn.services.reports.turn_completed) is not None:
                 texts = [
                     message_text(turn_input.message)

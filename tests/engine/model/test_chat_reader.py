@@ -1,3 +1,4 @@
+import json
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -210,6 +211,28 @@ def test_indices_and_ids_that_servers_confuse(pieces: list[tuple[int | None, str
         zip(("one", "two"), BOTH, strict=True)
     )
     assert len({call.call_id for call in calls if isinstance(call, FunctionCall)}) == 2
+
+
+def test_a_name_and_an_id_in_each_piece_cost_no_parse_of_the_pieces_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed = list[str]()
+    loads = json.loads
+
+    def counted(text: str) -> Json:
+        parsed.append(text)
+        return loads(text)
+
+    monkeypatch.setattr(json, "loads", counted)
+    said = ['{"a":"', *("x" for _ in range(500)), '"}']
+    events = read(
+        *(piece(tool_calls=[call_piece(0, each, id="A", name="one")]) for each in said),
+        piece("tool_calls"),
+        DONE,
+    )
+    items = [event.item for event in events if isinstance(event, prompt.OutputItemDone)]
+    assert [item.arguments for item in items if isinstance(item, FunctionCall)] == ["".join(said)]
+    assert len([text for text in parsed if text.startswith('{"a"')]) < 3
 
 
 def test_two_calls_of_one_tool_with_one_id() -> None:

@@ -64,6 +64,7 @@ def test_a_reference_or_null_is_what_the_reference_names() -> None:
     ("schema", "written"),
     [
         pytest.param({"type": "unknown"}, {}, id="a type that does not exist"),
+        pytest.param({"anyOf": [{"type": "null"}], "enum": [None]}, {}, id="nothing but null"),
         pytest.param({"type": ["string", "null"]}, {"type": "string"}, id="a text or null"),
         pytest.param(
             {"type": ["array", "string"], "items": {"type": "string"}, "minItems": 1, "description": "names"},
