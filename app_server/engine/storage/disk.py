@@ -15,7 +15,6 @@ import logging
 import os
 import stat
 import time
-from _blake2 import blake2b  # `hashlib` has the same function, but loads OpenSSL, which lists do without
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +24,11 @@ from msgspec import Struct
 from app_server.engine.storage.rollout_names import ARCHIVED, SESSIONS, parse_rollout_name
 from app_server.engine.support.engine_errors import RolloutBusy, RolloutUnreadable, describe
 from app_server.engine.support.filelock import SET_LOCK, take
+
+try:  # `hashlib` has the same function, but loads OpenSSL, which lists do without
+    from _blake2 import blake2b
+except ImportError:  # the interpreter was built without it
+    from hashlib import blake2b
 
 log = logging.getLogger(__name__)
 
