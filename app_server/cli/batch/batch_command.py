@@ -372,3 +372,6 @@ async def _demonstrate(args: argparse.Namespace) -> int:
             return await run_plan(planned(args, demo.environment))
     except workspace.DemoSetupError as error:
         raise InvalidCommandLine(str(error)) from None
+    except BaseExceptionGroup as errors:  # the demo model is served by a task group
+        first = single_errors(errors)[0]
+        raise first if isinstance(first, InvalidCommandLine) else errors from None

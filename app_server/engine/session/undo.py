@@ -1,7 +1,7 @@
 """Undo: puts the files back to the time before the last turn that changed some, or takes back the last undo.
 
 It is a restore of `engine.checkpoints` like any other: what only the user wrote stays, and is named. The user has asked
-for the whole turn, so changes during its commands, of which nobody knows the author, are taken back, too.
+for the whole turn, so changes during its commands, of which nobody knows the author, are taken back, too, and named.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ def _completed(restored: Restored, shown: Callable[[str], str]) -> UndoCompleted
         if changed
         else "Nothing was undone."
     ]
+    if unsure := [shown(each.path) for each in changed if each.by == "uncertain"]:
+        said.append(f"Changed while a command ran, by it or by you: {_named(unsure)}.")
     if kept:
         said.append(f"Kept as they are, because they were changed since: {_named(kept)}.")
     if restored.failed:

@@ -6,9 +6,11 @@ import json
 import os
 import random
 import signal
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import anyio
@@ -18,6 +20,7 @@ from anyio.abc import Process
 from tests.support.batches import BatchWorld, writes
 from tests.support.loading import modules_loaded_by
 from tests.support.processes import children, descendants, marked
+from tests.support.program import SCRIPT
 from tests.support.scripted_model import ModelRequest, Reply, reply, says, script
 from tests.support.waiting import until
 from tests.support.world import MARK
@@ -242,6 +245,23 @@ async def test_a_first_task_of_a_large_batch_that_is_nearly_done_comes_soon(batc
         done = await batch.command("--allow-changed")
     assert done.status == 0, done.stderr
     assert len(done.results) == 20_001
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="ray is installed")
+def test_a_demo_on_ray_says_what_to_install(tmp_path: Path) -> None:
+    home = {"CODEX_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    done = subprocess.run(
+        (SCRIPT, "batch", "--demo", "--ray="),
+        capture_output=True,
+        text=True,
+        env=dict(os.environ) | home,
+        cwd=tmp_path,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--ray needs ray: pip install" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_server_over_stdio_loads_nothing_of_it() -> None:

@@ -384,7 +384,7 @@ async def test_undo_is_a_command_where_snapshots_are_on(world: MakeWorld) -> Non
         assert (w.workspace / "a.txt").read_text() == "changed\n"
         assert await editor.ends(session, "/undo") == "end_turn"
         assert (w.workspace / "a.txt").read_text() == "before\n"
-        assert "1 file restored: a.txt." in editor.text()
+        assert "1 file restored: a.txt. Changed while a command ran, by it or by you: a.txt." in editor.text()
         for command, text in (("/redo", "changed\n"), ("/redo", "before\n"), ("/undo", "before\n")):
             assert await editor.ends(session, command) == "end_turn"
             assert (w.workspace / "a.txt").read_text() == text
