@@ -4,6 +4,7 @@ import asyncio
 import base64
 import socket
 import sys
+from pathlib import Path
 
 import uvicorn
 from fastmcp import Context, FastMCP
@@ -25,7 +26,8 @@ def picture() -> Image:
 async def work(steps: int, context: Context) -> str:
     for step in range(steps):
         await context.report_progress(step, steps)
-    return f"worked {steps} steps"
+    meta = context.request_context.meta if context.request_context else None
+    return f"worked {steps} steps for {(meta or {}).get('progressToken')}"
 
 
 async def order(context: Context) -> str:
@@ -33,8 +35,13 @@ async def order(context: Context) -> str:
     return f"ordered {answer.data}" if answer.action == "accept" else f"nothing: {answer.action}"
 
 
-async def hang() -> str:
-    await asyncio.sleep(3600)
+async def hang(log: str) -> str:
+    file = Path(log)
+    file.write_text("begun")
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        file.write_text("cancelled")
     return "too late"
 
 

@@ -221,6 +221,18 @@ def decoded(value: str) -> str:
     return value
 
 
+def notes_of_progress(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield notifications for a client that gave a token, or in a call of the tool that notifies anyway."""
+    params = message.get("params") or {}
+    token = params["_meta"].get("progressToken", 1 if params.get("name") == "progress" else None)
+    if token is not None:
+        for progress in (0.25, 0.5):
+            yield {
+                "method": "notifications/progress",
+                "params": {"progressToken": token, "progress": progress},
+            }
+
+
 def serve_stdio(server: ModernServer) -> None:
     server.note(pid=os.getpid(), env={})
     writing = threading.Lock()
@@ -244,7 +256,10 @@ def serve_stdio(server: ModernServer) -> None:
             continue
         with contextlib.suppress(NeverAnswered):
             try:
-                send(id=message["id"], result=server.answer(message, None))
+                result = server.answer(message, None)
+                for note in notes_of_progress(message):
+                    send(**note)
+                send(id=message["id"], result=result)
             except Refused as refused:
                 send(id=message["id"], error=refused.error)
             except Dropped:
@@ -290,11 +305,7 @@ def served_http(server: ModernServer, *, streams: bool = False) -> Iterator[int]
                     self.reply(200, {"id": key, "result": result})
                     return
                 self.begin_events()
-                progress = {"progressToken": 1, "progress": 0.5}
-                for event in (
-                    {"method": "notifications/progress", "params": progress},
-                    {"id": key, "result": result},
-                ):
+                for event in (*notes_of_progress(message), {"id": key, "result": result}):
                     self.send_event(event)
                 self.close_connection = True
 

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import threading
+from pathlib import Path
 from typing import Annotated, Any
 
 import uvicorn
@@ -57,15 +58,21 @@ async def order(answer: Annotated[ElicitationResult[Count], Resolve(ask_count)])
 
 
 async def work(context: Context, steps: int) -> str:
-    """Reports its progress."""
+    """Reports its progress, to a client that gave a token for it."""
     for step in range(steps):
         await context.report_progress(step, steps)
-    return f"worked {steps} steps"
+    meta = context.request_context.meta or {}
+    return f"worked {steps} steps for {meta.get('progress_token')}"
 
 
-async def hang() -> str:
-    """Never ends by itself."""
-    await asyncio.sleep(3600)
+async def hang(log: str) -> str:
+    """Never ends by itself. Writes to a file that it has begun, and that it was cancelled."""
+    file = Path(log)
+    file.write_text("begun")
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        file.write_text("cancelled")
     return "too late"
 
 

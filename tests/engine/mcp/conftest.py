@@ -25,11 +25,17 @@ FAKE = Path(__file__).with_name("fake_server.py")
 USER = {"HOME": "/home/u", "PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
 
 
-def fake(mode: str, log: Path, name: str = "fake", **settings: Json) -> McpServerConfig:
-    """Return a table for the misbehaving server in one of its modes."""
+both_eras = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "stateless"])
+
+
+def fake(
+    mode: str, log: Path, name: str = "fake", *, modern: bool = False, **settings: Json
+) -> McpServerConfig:
+    """Return a table for the misbehaving server in one of its modes, and in one of the eras."""
     env: Mapping[str, str] = settings.pop("env", {})
+    era = ("modern",) if modern else ()
     transport = McpStdioTransport(
-        command=sys.executable, args=("-I", "-S", str(FAKE), mode, str(log)), env=env
+        command=sys.executable, args=("-I", "-S", str(FAKE), mode, str(log), *era), env=env
     )
     limits: dict[str, Json] = {"startup_timeout_sec": 5.0, "tool_timeout_sec": 5.0} | settings
     return McpServerConfig(name=name, transport=transport, **limits)

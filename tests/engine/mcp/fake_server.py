@@ -1,5 +1,5 @@
-"""An MCP server that misbehaves on request: `fake_server.py MODE [LOG]`. It writes its process and its received
-messages to LOG.
+"""An MCP server that misbehaves on request: `fake_server.py MODE [LOG [modern]]`. It writes its process and the
+messages that it receives to LOG. With `modern` it speaks the revision 2026-07-28 alone.
 
 It is a script of its own and imports nothing of the program under test, so both sides can be wrong independently.
 """
@@ -26,8 +26,8 @@ def text(value: str, **more: Any) -> dict[str, Any]:
 
 
 class FakeServer:
-    def __init__(self, mode: str, log: str) -> None:
-        self.mode, self.log = mode, log
+    def __init__(self, mode: str, log: str, *, modern: bool = False) -> None:
+        self.mode, self.log, self.modern = mode, log, modern
         self.pages = 0
         self.waiting: Any = None
         self.grown = False
@@ -76,7 +76,9 @@ class FakeServer:
         method, key = message.get("method"), message.get("id")
         if self.mode == "silent":
             return
-        if method == "initialize":
+        if self.modern and method in ("initialize", "server/discover"):
+            self.discover(key, method)
+        elif method == "initialize":
             self.initialize(key, message["params"])
         elif method == "server/discover" and self.mode != "init-silent":
             self.send(id=key, error={"code": -32601, "message": "unknown method"})
@@ -130,6 +132,18 @@ class FakeServer:
                 "serverInfo": {"name": "fake", "version": "1"},
             },
         )
+        self.begin_noise()
+
+    def discover(self, key: Any, method: str) -> None:
+        if method == "initialize":
+            data = {"supported": ["2026-07-28"]}
+            self.send(id=key, error={"code": -32022, "message": "unsupported", "data": data})
+            return
+        found = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}, "resources": {}}}
+        self.send(id=key, result=found)
+        self.begin_noise()
+
+    def begin_noise(self) -> None:
         if self.mode == "server-requests":
             for n, asked in enumerate(
                 ("sampling/createMessage", "roots/list", "ping", "elicitation/create", "zzz")
@@ -253,7 +267,7 @@ class FakeServer:
 
 
 def main() -> None:
-    server = FakeServer(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "")
+    server = FakeServer(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "", modern="modern" in sys.argv)
     server.begin()
     for line in sys.stdin:
         server.handle(json.loads(line))

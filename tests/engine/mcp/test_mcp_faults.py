@@ -15,7 +15,7 @@ from app_server.engine.mcp.mcp_errors import MAX_DEFINITION_BYTES, MAX_PAGES, MA
 from app_server.engine.mcp.runtime_interface import ElicitationRequest, ElicitationResult
 from app_server.engine.mcp.tool_catalog import SERVER_NAME
 from app_server_protocol.encoding import Json
-from tests.engine.mcp.conftest import USER, Rig, fake, gone
+from tests.engine.mcp.conftest import USER, Rig, both_eras, fake, gone
 from tests.support.waiting import until
 
 ECHO = "mcp__fake__echo"
@@ -133,17 +133,19 @@ async def test_a_program_that_cannot_be_started_causes_one_message(rig: Rig) -> 
         }
 
 
+@both_eras
 @pytest.mark.parametrize(
     "mode",
     ["garbage", "garbage-mid", "server-requests", "old-protocol", "stderr-flood", "same-cursor", "huge-line"],
 )
-async def test_noise_is_passed_over(rig: Rig, mode: str) -> None:
-    async with rig.fake(mode) as mcp:
+async def test_noise_is_passed_over(rig: Rig, mode: str, modern: bool) -> None:
+    async with rig.fake(mode, modern=modern) as mcp:
         assert (await mcp.requests.call(ECHO, {"text": "heard"})).payload().content == content("heard")
 
 
-async def test_requests_of_the_server_are_refused_or_answered(rig: Rig) -> None:
-    async with rig.fake("server-requests") as mcp:
+@both_eras
+async def test_requests_of_the_server_are_refused_or_answered(rig: Rig, modern: bool) -> None:
+    async with rig.fake("server-requests", modern=modern) as mcp:
         await mcp.requests.call(ECHO, {})
         answers = {note["received"]["id"]: note["received"] for note in rig.notes() if _is_answer(note)}
         assert {key: answer["error"]["code"] for key, answer in answers.items() if "error" in answer} == {
@@ -169,16 +171,20 @@ CALL_FAULTS = {
 }
 
 
+@both_eras
 @pytest.mark.parametrize("mode", CALL_FAULTS)
-async def test_a_call_that_fails_says_why(rig: Rig, mode: str) -> None:
-    async with rig.fake(mode) as mcp:
+async def test_a_call_that_fails_says_why(rig: Rig, mode: str, modern: bool) -> None:
+    async with rig.fake(mode, modern=modern) as mcp:
         assert (await mcp.requests.call(ECHO, {"text": "x"})).error == CALL_FAILED + CALL_FAULTS[mode]
     assert await gone(rig.pids())
 
 
+@both_eras
 @pytest.mark.parametrize("mode", ["hang-call", "half-message", "wrong-id", "string-id"])
-async def test_a_call_without_its_own_answer_is_given_up_and_cancelled(rig: Rig, mode: str) -> None:
-    async with rig.fake(mode, tool_timeout_sec=0.5) as mcp:
+async def test_a_call_without_its_own_answer_is_given_up_and_cancelled(
+    rig: Rig, mode: str, modern: bool
+) -> None:
+    async with rig.fake(mode, modern=modern, tool_timeout_sec=0.5) as mcp:
         outcome = await mcp.requests.call(ECHO, {"text": "x"})
         assert outcome.error == (
             f"{CALL_FAILED}0: timed out awaiting tools/call after 500ms\n    1: deadline has elapsed"
@@ -188,8 +194,9 @@ async def test_a_call_without_its_own_answer_is_given_up_and_cancelled(rig: Rig,
         assert rig.received("notifications/cancelled")[0]["params"]["requestId"] == call["id"]
 
 
-async def test_a_call_that_is_interrupted_is_cancelled_at_the_server(rig: Rig) -> None:
-    async with rig.fake("hang-call") as mcp:
+@both_eras
+async def test_a_call_that_is_interrupted_is_cancelled_at_the_server(rig: Rig, modern: bool) -> None:
+    async with rig.fake("hang-call", modern=modern) as mcp:
         async with anyio.create_task_group() as group:
             group.start_soon(mcp.requests.call, ECHO, {})
             await until(lambda: bool(rig.received("tools/call")))
@@ -197,14 +204,16 @@ async def test_a_call_that_is_interrupted_is_cancelled_at_the_server(rig: Rig) -
         await until(lambda: bool(rig.received("notifications/cancelled")))
 
 
-async def test_the_first_answer_is_the_answer(rig: Rig) -> None:
-    async with rig.fake("double") as mcp:
+@both_eras
+async def test_the_first_answer_is_the_answer(rig: Rig, modern: bool) -> None:
+    async with rig.fake("double", modern=modern) as mcp:
         for _ in range(3):
             assert (await mcp.requests.call(ECHO, {})).payload().content == content("first")
 
 
-async def test_a_server_that_died_is_started_again_each_time(rig: Rig) -> None:
-    async with rig.fake("crash-once") as mcp:
+@both_eras
+async def test_a_server_that_died_is_started_again_each_time(rig: Rig, modern: bool) -> None:
+    async with rig.fake("crash-once", modern=modern) as mcp:
         assert (await mcp.requests.call(ECHO, {"text": "x"})).is_error
         for n in range(RESTARTS + 2):
             assert (await mcp.requests.call(ECHO, {"text": f"{n}"})).payload().content == content(f"{n}")
@@ -214,15 +223,17 @@ async def test_a_server_that_died_is_started_again_each_time(rig: Rig) -> None:
         assert rig.told == []
 
 
-async def test_a_server_that_dies_again_and_again_is_given_up(rig: Rig) -> None:
-    async with rig.fake("crash-call") as mcp:
+@both_eras
+async def test_a_server_that_dies_again_and_again_is_given_up(rig: Rig, modern: bool) -> None:
+    async with rig.fake("crash-call", modern=modern) as mcp:
         for _ in range(RESTARTS + 3):
             assert (await mcp.requests.call(ECHO, {})).is_error
         assert len(rig.pids()) == RESTARTS + 1
 
 
-async def test_calls_at_the_same_time_share_one_restart(rig: Rig) -> None:
-    async with rig.fake("crash-once") as mcp:
+@both_eras
+async def test_calls_at_the_same_time_share_one_restart(rig: Rig, modern: bool) -> None:
+    async with rig.fake("crash-once", modern=modern) as mcp:
         await mcp.requests.call(ECHO, {})
         outputs = []
 
@@ -236,8 +247,9 @@ async def test_calls_at_the_same_time_share_one_restart(rig: Rig) -> None:
         assert len(rig.pids()) == 2
 
 
-async def test_an_enormous_result_is_cut_at_bounded_cost(rig: Rig) -> None:
-    async with rig.fake("huge", tool_timeout_sec=30) as mcp:
+@both_eras
+async def test_an_enormous_result_is_cut_at_bounded_cost(rig: Rig, modern: bool) -> None:
+    async with rig.fake("huge", modern=modern, tool_timeout_sec=30) as mcp:
         tracemalloc.start()
         try:
             outcome = await mcp.requests.call(ECHO, {})
@@ -251,8 +263,9 @@ async def test_an_enormous_result_is_cut_at_bounded_cost(rig: Rig) -> None:
         assert peak < 100_000_000
 
 
-async def test_pages_that_never_end_are_cut(rig: Rig) -> None:
-    async with rig.fake("endless-pages") as mcp:
+@both_eras
+async def test_pages_that_never_end_are_cut(rig: Rig, modern: bool) -> None:
+    async with rig.fake("endless-pages", modern=modern) as mcp:
         assert len(mcp.tools()) == MAX_PAGES
 
 
@@ -267,8 +280,9 @@ async def test_names_are_made_fit(rig: Rig) -> None:
         assert list(tools) == sorted(tools)
 
 
-async def test_a_bad_schema_omits_only_its_tool(rig: Rig) -> None:
-    async with rig.fake("bad-schema") as mcp:
+@both_eras
+async def test_a_bad_schema_omits_only_its_tool(rig: Rig, modern: bool) -> None:
+    async with rig.fake("bad-schema", modern=modern) as mcp:
         assert list(mcp.tools()) == [ECHO]
         assert len(mcp.notices()) == 4
         assert "`first`" in mcp.notices()[0]
@@ -309,14 +323,16 @@ async def test_a_server_sees_nothing_of_the_users_secrets(rig: Rig) -> None:
     assert start["cwd"] == str(rig.folder / "mcp" / "fake"), "a folder of its own, outside of the workspace"
 
 
-async def test_an_mcp_server_that_ignores_its_end_is_killed(rig: Rig) -> None:
-    async with rig.fake("deaf") as mcp:
+@both_eras
+async def test_an_mcp_server_that_ignores_its_end_is_killed(rig: Rig, modern: bool) -> None:
+    async with rig.fake("deaf", modern=modern) as mcp:
         assert not (await mcp.requests.call(ECHO, {})).is_error
     assert await gone(rig.pids())
 
 
-async def test_what_a_server_daemonised_ends_with_it(rig: Rig) -> None:
-    async with rig.fake("daemon") as mcp:
+@both_eras
+async def test_what_a_server_daemonised_ends_with_it(rig: Rig, modern: bool) -> None:
+    async with rig.fake("daemon", modern=modern) as mcp:
         assert not (await mcp.requests.call(ECHO, {})).is_error
         assert len(rig.pids()) == 2
     assert await gone(rig.pids())

@@ -26,7 +26,7 @@ from app_server.engine.mcp.rpc_messages import (
 from app_server_protocol.encoding import Json
 from app_server_protocol.json_limits import MAX_VALUES
 from app_server_protocol.mcp import McpAuthStatus
-from tests.engine.mcp.conftest import Rig, http
+from tests.engine.mcp.conftest import Rig, both_eras, http
 from tests.engine.mcp.scripted_http import HANDSHAKE, ScriptedHttp, begin_events, reply_json
 from tests.support.http_server import HttpHandler
 from tests.support.waiting import until
@@ -82,15 +82,18 @@ async def failure(rig: Rig, url: str, **settings: Json) -> str:
 
 
 async def outcome(
-    rig: Rig, answer: Callable[[HttpHandler, Json], object], **settings: Json
+    rig: Rig, answer: Callable[[HttpHandler, Json], object], *, modern: bool = False, **settings: Json
 ) -> McpCallOutcome:
-    """Return the outcome of a call. `answer` answers the call, and no other request."""
+    """Return the outcome of a call at a server of one of the eras. `answer` answers the call, and no other request."""
+    answers = {"tools/call": answer}
+    if modern:
+        answers |= {"initialize": refuse_unread, "server/discover": discovered}
 
     def answer_call(handler: HttpHandler, message: Json) -> bool:
-        if message.get("method") == "tools/call":
-            answer(handler, message)
-            return True
-        return False
+        own = answers.get(message.get("method"))
+        if own is not None:
+            own(handler, message)
+        return own is not None
 
     with ScriptedHttp(answer_call).serving() as url:
         async with rig.opened(http(url, **settings)) as mcp:
@@ -181,7 +184,8 @@ async def test_a_stream_that_never_answers_is_given_up(rig: Rig) -> None:
             await until(lambda: bool(script.messages("notifications/cancelled")))
 
 
-async def test_an_endless_event_is_cut(rig: Rig) -> None:
+@both_eras
+async def test_an_endless_event_is_cut(rig: Rig, modern: bool) -> None:
     def answer(handler: HttpHandler, message: Json) -> None:
         begin_events(handler)
         with contextlib.suppress(OSError):
@@ -189,10 +193,37 @@ async def test_an_endless_event_is_cut(rig: Rig) -> None:
             for _ in range(400):
                 handler.wfile.write(b"x" * 100_000)
 
-    assert "over the limit" in ((await outcome(rig, answer, tool_timeout_sec=20.0)).error or "")
+    assert "over the limit" in (
+        (await outcome(rig, answer, modern=modern, tool_timeout_sec=20.0)).error or ""
+    )
 
 
-async def test_an_answer_among_other_events_is_found(rig: Rig) -> None:
+@both_eras
+async def test_an_endless_body_takes_little_memory_and_no_more_time_than_the_call_has(
+    rig: Rig, modern: bool
+) -> None:
+    def answer(handler: HttpHandler, message: Json) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.close_connection = True
+        with contextlib.suppress(OSError):
+            while True:
+                handler.wfile.write(b"x" * 100_000)
+
+    tracemalloc.start()
+    try:
+        failed = await outcome(rig, answer, modern=modern, tool_timeout_sec=1.0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "timed out awaiting tools/call after 1s" in (failed.error or "")
+    assert peak < 5 * MAX_MESSAGE_BYTES
+
+
+@both_eras
+async def test_an_answer_among_other_events_is_found(rig: Rig, modern: bool) -> None:
     def answer(handler: HttpHandler, message: Json) -> None:
         begin_events(handler)
         result = {"content": [{"type": "text", "text": "found"}]}
@@ -200,12 +231,13 @@ async def test_an_answer_among_other_events_is_found(rig: Rig) -> None:
         noise = 'data: not json\n\n: comment\n\nevent: message\ndata: {"method":"notifications/progress"}\n\n'
         handler.wfile.write((noise + f"id: 1\ndata: {found}\n\n").encode())
 
-    assert (await outcome(rig, answer)).payload().content == '[{"text":"found","type":"text"}]'
+    assert (await outcome(rig, answer, modern=modern)).payload().content == '[{"text":"found","type":"text"}]'
 
 
 BAD = b'{"jsonrpc":"2.0","id":%d,"error":{"code":-7,"message":"bad"}}'
 
 
+@both_eras
 @pytest.mark.parametrize(
     ("status", "body", "kind", "expected"),
     [
@@ -213,15 +245,16 @@ BAD = b'{"jsonrpc":"2.0","id":%d,"error":{"code":-7,"message":"bad"}}'
         (200, b"<html>", "text/html", "ended its answer without answering"),
         (200, b"not json", "application/json", "ended its answer without answering"),
         (400, BAD, "application/json", "Mcp error: -7: bad"),
+        (404, BAD, "application/json", "Mcp error: -7: bad"),
     ],
 )
 async def test_an_answer_that_is_none_fails_the_call(
-    rig: Rig, status: int, body: bytes, kind: str, expected: str
+    rig: Rig, status: int, body: bytes, kind: str, expected: str, modern: bool
 ) -> None:
     def answer(handler: HttpHandler, message: Json) -> None:
         handler.reply(status, body % message["id"] if b"%d" in body else body, Content_Type=kind)
 
-    assert expected in ((await outcome(rig, answer)).error or "")
+    assert expected in ((await outcome(rig, answer, modern=modern)).error or "")
 
 
 async def test_a_session_that_the_server_forgot_is_begun_again(rig: Rig) -> None:

@@ -78,7 +78,6 @@ async def test_it_is_found_after_a_refused_handshake_and_its_tools_work(rig: Rig
         assert said(await call(mcp, "echo", {"text": "hello"})) == "hello"
         assert said(await call(mcp, "échö tool", {"text": "named"})) == "named"
         assert said(await call(mcp, "picture")) == "image"
-        assert said(await call(mcp, "progress", {"text": "far"})) == "far"
         assert '"text":"\\"a note\\""' in await mcp.requests.read_resource("new", "note://one")
         (status,) = await mcp.requests.statuses(["new"], with_resources=True)
         assert [one.uri for one in status.resources] == ["note://one", "note://asks"]
@@ -94,6 +93,16 @@ async def test_it_is_found_after_a_refused_handshake_and_its_tools_work(rig: Rig
     assert all(one[f"{META}clientCapabilities"] == offered for one in stamps)
     headers = [note["headers"] for note in rig.notes() if "headers" in note]
     assert not any("mcp-session-id" in one for one in headers)
+
+
+@all_ways
+async def test_progress_is_passed_over_and_a_clients_token_reaches_the_server(rig: Rig, way: str) -> None:
+    async with strict(rig, way) as mcp:
+        assert said(await call(mcp, "progress", {"text": "far"})) == "far"
+        direct = await mcp.requests.call_directly("new", "echo", {"text": "x"}, {"progressToken": "mine"})
+        assert not direct.is_error
+    tokens = [one["params"]["_meta"].get("progressToken") for one in rig.received("tools/call")]
+    assert tokens == [None, "mine"]
 
 
 @all_ways
