@@ -117,7 +117,7 @@ def _is_elsewhere(environment_id: str | None) -> bool:
 
 def _named(server: str, environment_id: str | None) -> str:
     """Return the name of a server for a message."""
-    return f"{server[:200]} (environment {environment_id[:200]})" if environment_id else server[:200]
+    return server[:200] if environment_id is None else f"{server[:200]} (environment {environment_id[:200]})"
 
 
 def _require_here(server: str, environment_id: str | None) -> None:
