@@ -373,14 +373,9 @@ LATE_IMPORTS = {
     "tomli": "a proxy without lazy imports needs it only where the settings may say that servers are shared",
     "app_server.cli.commands": "the one that the command line names",
     "app_server.client.exports": "for other programs, which have no lazy imports; parts of the library are used alone",
-    "app_server_protocol.acp": "the table of all methods, of the modules that the folder has",
-    "app_server_protocol.v1": "the same",
-    "app_server_protocol.v2": "the same",
-    "app_server_protocol.mcp": "for annotations of structs, which are read where the package alone is known",
+    "app_server_protocol.v2.v2_table": "for the same programs, few of which get a notification that needs it",
     "landlock": "a package that only Linux has",
-    "app_server.engine.telemetry.otlp": "an extra; most processes import its user, also without lazy imports",
-    "app_server.cli.batch.ray_runner": "an extra that is seldom installed",
-    "app_server.cli.inspect": "its page is an extra; the program that serves it has no lazy imports",
+    "app_server.engine.telemetry.otlp": "an extra; a program around the engine may look into all of its modules",
 }
 """Imports inside functions, and why they are not at the top. All other imports are at the top of their module."""
 
@@ -758,6 +753,7 @@ def test_a_tool_or_command_is_used_by_few(package: str, users: set[str]) -> None
             "app_server.cli.inspect",
             (
                 "app_server.server.transport",
+                "app_server.engine.support.lazy_imports",
                 "app_server.engine.support.rooted_fs",
                 "app_server.engine.support.redaction",
                 "app_server.cli.named_files",

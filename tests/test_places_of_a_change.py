@@ -39,11 +39,11 @@ from app_server.server.apis.v2.handlers.threads import in_force
 from app_server.server.conversations.adapter import QuestionKind
 from app_server.server.conversations.live_turn import LiveTurn
 from app_server.server.conversations.server_requests import PendingRequest, ServerRequests
-from app_server_protocol import v2
 from app_server_protocol.engine import notices, questions
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.hook_events import HookEvent
 from app_server_protocol.engine.items import CommandExecution
+from app_server_protocol.v2 import v2_table
 from app_server_protocol.v2.thread_open import OpenedThread
 from tests.server.apis.acp.test_session_updates import Recording as SessionRecording
 from tests.server.apis.v2.recorded import THREAD, TURN, Recording
@@ -100,7 +100,7 @@ WAIT_FOR_NO_OTHER: Final = {
 def test_requests_about_a_thread_keep_their_order_or_are_listed() -> None:
     naming = {
         row.method: row
-        for row in v2.table().client_requests.values()
+        for row in v2_table.TABLE.client_requests.values()
         if "thread_id" in row.params.model_fields
     }
     assert {method for method, row in naming.items() if row.ordered_by is None} == WAIT_FOR_NO_OTHER

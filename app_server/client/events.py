@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from typing import Final, TypeAlias, get_args
 
 import msgspec
@@ -18,7 +19,7 @@ from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.method_table import AnyServerNotification, ServerNotification
 from app_server_protocol.outgoing import Struct
 from app_server_protocol.parse import read
-from app_server_protocol.v2 import items, server, settings, table, thread, turn
+from app_server_protocol.v2 import items, server, settings, thread, turn
 from app_server_protocol.v2.hook_runs import (
     HookCompletedNotification,
     HookOutputEntryKind,
@@ -103,12 +104,19 @@ TURN_ROWS: Final[Mapping[str, AnyServerNotification]] = {
 
 
 @cache
+def _all_rows() -> Mapping[str, AnyServerNotification]:
+    """Return the notifications of the whole API, by method. A program that uses the library has no lazy imports."""
+    rows: Mapping[str, AnyServerNotification] = import_module(
+        "app_server_protocol.v2.v2_table"
+    ).TABLE.server_notifications
+    return rows
+
+
+@cache
 def method_of(kind: type[Struct]) -> str | None:
     """Return the method of a notification, by its class."""
     of_turns = next((row.method for row in TURN_ROWS.values() if row.params is kind), None)
-    return of_turns or next(
-        (row.method for row in table().server_notifications.values() if row.params is kind), None
-    )
+    return of_turns or next((row.method for row in _all_rows().values() if row.params is kind), None)
 
 
 def warning_text(event: ServerEvent) -> str | None:
@@ -139,7 +147,7 @@ def hook_warning(run: HookRunSummary) -> str | None:
 
 def parse_event(method: str, params: Json) -> ServerEvent:
     """Parse a notification with a known method and shape; return others as they were received."""
-    row = TURN_ROWS.get(method) or table().server_notifications.get(method)
+    row = TURN_ROWS.get(method) or _all_rows().get(method)
     if row is None:
         return RawNotification(method, params)
     try:

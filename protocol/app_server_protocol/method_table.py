@@ -1,4 +1,4 @@
-"""The rows of a table of methods. Each API has one table, `table()` of its folder, of all rows there.
+"""The rows of a table of methods. Each API has one table of all rows of its folder, in a module there (`v1_table`).
 
 A row names the shapes of its parameters and its result. Parameters define the order of their requests: those with the
 same value in the field that `ordered_by` names are served one after another, the others independently. Schemas,

@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 import app_server.client
 from app_server.client import exports as library
 from app_server.client import server_events
-from app_server_protocol import v2
+from app_server_protocol.v2 import v2_table
 
 pytestmark = pytest.mark.scenario
 
@@ -75,5 +75,7 @@ def test_the_package_offers_the_exported_names() -> None:
 
 def test_every_notification_can_be_imported() -> None:
     known = {id(shape) for module in (library, server_events) for shape in vars(module).values()}
-    missing = [row.method for row in v2.table().server_notifications.values() if id(row.params) not in known]
+    missing = [
+        row.method for row in v2_table.TABLE.server_notifications.values() if id(row.params) not in known
+    ]
     assert missing == []

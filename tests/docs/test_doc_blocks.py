@@ -26,8 +26,9 @@ from app_server.engine.config.config_values import SettingsSource
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.support.filelock import is_held
 from app_server.engine.support.socket_paths import place_of_home
-from app_server_protocol import v1, v2
 from app_server_protocol.encoding import Json
+from app_server_protocol.v1 import v1_table
+from app_server_protocol.v2 import v2_table
 from tests.docs.markdown_blocks import ROOT, Block, blocks, pages, unmarked_indented_blocks
 from tests.support.program import BIN
 
@@ -126,7 +127,7 @@ def messages() -> Iterator[tuple[Block, str, dict[str, object]]]:
 
 
 def test_messages_are_those_of_the_protocol() -> None:
-    rows = {**v2.table().client_requests, **v1.table().client_requests}
+    rows = {**v2_table.TABLE.client_requests, **v1_table.TABLE.client_requests}
     shown = 0
     for block, arrow, message in messages():
         method = message.get("method")

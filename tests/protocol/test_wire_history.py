@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from app_server.engine.storage.line_reader import parse_event_msg
-from app_server_protocol import v1
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.item_values import AddFileChange
 from app_server_protocol.events.command_events import Duration, PatchApplyBeginEvent
@@ -35,6 +34,7 @@ from app_server_protocol.rollout import (
     line_type,
     stored_line,
 )
+from app_server_protocol.v1 import v1_table
 from app_server_protocol.v1.ops import OPERATIONS, Op, OverrideTurnContextOp, Submission, UserTurnOp
 from app_server_protocol.wire_fields import SandboxPolicy
 from tests.support.published import definitions
@@ -50,7 +50,7 @@ json_values = st.recursive(
 )
 
 
-DEFINITIONS = definitions(v1.table().api)
+DEFINITIONS = definitions(v1_table.TABLE.api)
 ITEMS = examples("ResponseItem", DEFINITIONS)
 FUTURE: Json = {"type": "from_the_future", "kept": {"deep": [1, None]}}
 

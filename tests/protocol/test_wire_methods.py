@@ -5,13 +5,15 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 from jsonschema import Draft7Validator
 from pydantic import ValidationError
 
-from app_server_protocol import v1, v2
+from app_server_protocol.acp import acp_table
 from app_server_protocol.encoding import Json
 from app_server_protocol.events.msg import EVENTS
 from app_server_protocol.export import main as export
@@ -23,13 +25,16 @@ from app_server_protocol.method_table import (
     AnyServerNotification,
     AnyServerRequest,
     NoParams,
+    Table,
     by_method,
+    table_of,
 )
 from app_server_protocol.parse import read
 from app_server_protocol.policy import AskForApproval, ReviewDecision
-from app_server_protocol.v1 import conversation, setup
+from app_server_protocol.v1 import conversation, setup, v1_table
 from app_server_protocol.v1.approval import ExecCommandApprovalResponse, parse_decision
 from app_server_protocol.v1.conversation import NewConversationParams, SendUserMessageParams, TextInputItem
+from app_server_protocol.v2 import v2_table
 from app_server_protocol.wire_fields import PREFIX, describe_validation_error, unknown_method
 from tests.support.schema_examples import THREAD
 
@@ -42,7 +47,7 @@ def validator(name: str) -> Draft7Validator:
     return Draft7Validator(schemas.alone(name, DEFINITIONS))
 
 
-@pytest.mark.parametrize("row", v1.table().client_requests.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v1_table.TABLE.client_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_request_fits_its_row_and_its_schema(row: AnyClientRequest) -> None:
     params, result = EXAMPLES["requests"][row.method]
     assert (params is None) == (row.params is NoParams)
@@ -53,7 +58,7 @@ def test_the_example_of_a_request_fits_its_row_and_its_schema(row: AnyClientRequ
     validator(schemas.result_name(row)).validate(result)
 
 
-@pytest.mark.parametrize("row", v1.table().server_requests.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v1_table.TABLE.server_requests.values(), ids=lambda row: row.method)
 def test_the_example_of_a_server_request_fits_its_row_and_its_schema(row: AnyServerRequest) -> None:
     params, result = EXAMPLES["server_requests"][row.method]
     assert read(row.params, params).to_value() == params
@@ -62,7 +67,7 @@ def test_the_example_of_a_server_request_fits_its_row_and_its_schema(row: AnySer
     validator(schemas.result_name(row)).validate(result)
 
 
-@pytest.mark.parametrize("row", v1.table().server_notifications.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v1_table.TABLE.server_notifications.values(), ids=lambda row: row.method)
 def test_the_example_of_a_notification_fits_its_row_and_its_schema(row: AnyServerNotification) -> None:
     params = EXAMPLES["notifications"][row.method]
     assert read(row.params, params).to_value() == params
@@ -94,7 +99,7 @@ def test_a_method_without_a_place_in_the_order_of_publishing_comes_last() -> Non
 
 
 def test_what_orders_a_request_is_one_of_its_parameters() -> None:
-    ordered = [row for row in v1.table().client_requests.values() if row.ordered_by]
+    ordered = [row for row in v1_table.TABLE.client_requests.values() if row.ordered_by]
     assert {row.method for row in ordered} == {
         *("archiveConversation", "sendUserMessage", "sendUserTurn", "interruptConversation"),
         *("addConversationListener", "resumeConversation", "submit"),
@@ -105,7 +110,16 @@ def test_what_orders_a_request_is_one_of_its_parameters() -> None:
 
 def test_events_have_methods_of_their_own() -> None:
     assert conversation.event_method("task_started") == "codex/event/task_started"
-    assert not {conversation.event_method(kind) for kind in EVENTS} & set(v1.table().server_notifications)
+    assert not {conversation.event_method(kind) for kind in EVENTS} & set(v1_table.TABLE.server_notifications)
+
+
+@pytest.mark.parametrize(
+    "table", [acp_table.TABLE, v1_table.TABLE, v2_table.TABLE], ids=lambda table: table.api.value
+)
+def test_a_table_has_the_rows_of_all_modules_of_its_folder(table: Table) -> None:
+    folder = import_module(f"app_server_protocol.{table.api.value}")
+    names = [each.name for each in iter_modules(folder.__path__)]
+    assert table == table_of(table.api, (import_module(f"{folder.__name__}.{name}") for name in names))
 
 
 def test_the_table_is_light_and_builds_no_validator_before_it_is_used() -> None:
@@ -123,7 +137,7 @@ def test_the_table_is_light_and_builds_no_validator_before_it_is_used() -> None:
 import sys
 import pydantic.main
 before = set(sys.modules)
-import app_server_protocol.v1; app_server_protocol.v1.table()
+import app_server_protocol.v1.v1_table
 from app_server_protocol.events.msg import EVENTS
 print(sorted(set({heavy}) & (set(sys.modules) - before)))
 print([name for name, kind in EVENTS.items() if vars(kind).get('__pydantic_complete__')])
@@ -185,7 +199,7 @@ def test_lone_surrogates_in_what_the_user_says_are_replaced() -> None:
 )
 def test_wrong_parameters_are_named(method: str, params: Json, field: str | None, words: str) -> None:
     with pytest.raises(ValidationError) as wrong:
-        v1.table().client_requests[method].parse(params)
+        v1_table.TABLE.client_requests[method].parse(params)
     message, named = describe_validation_error(wrong.value)
     assert message.startswith(PREFIX)
     assert words in message
@@ -276,8 +290,8 @@ UNSERVED_REQUESTS = frozenset(schemas.UNSERVED["conversations"]["client_requests
 
 def test_the_thread_api_is_published_but_has_no_rows() -> None:
     published = {option["properties"]["method"]["const"] for option in DEFINITIONS["ClientRequest"]["oneOf"]}
-    assert published == {*v1.table().client_requests, *UNSERVED_REQUESTS}
-    assert not set(v1.table().client_requests) & UNSERVED_REQUESTS
+    assert published == {*v1_table.TABLE.client_requests, *UNSERVED_REQUESTS}
+    assert not set(v1_table.TABLE.client_requests) & UNSERVED_REQUESTS
 
 
 def test_typescript_has_a_file_for_every_type(tmp_path: Path) -> None:
@@ -345,15 +359,19 @@ def test_schemas_as_type_expressions(schema: Json, expression: str) -> None:
 def test_the_documentation_has_every_method_and_every_event() -> None:
     pages = export.documentation()
     named = [
-        *v1.table().client_requests,
-        *v1.table().server_requests,
-        *v1.table().server_notifications,
+        *v1_table.TABLE.client_requests,
+        *v1_table.TABLE.server_requests,
+        *v1_table.TABLE.server_notifications,
         *EVENTS,
     ]
     page = pages[export.DOCUMENTATION]
     assert [name for name in named if f"`{name}`\n" not in page] == []
     threads = pages[export.THREADS_REFERENCE]
-    named = [*v2.table().client_requests, *v2.table().server_requests, *v2.table().server_notifications]
+    named = [
+        *v2_table.TABLE.client_requests,
+        *v2_table.TABLE.server_requests,
+        *v2_table.TABLE.server_notifications,
+    ]
     assert [name for name in named if f"`{name}`\n" not in threads] == []
 
 
@@ -363,6 +381,6 @@ def test_the_requests_of_the_thread_reference_fit_their_schemas() -> None:
         for line in export.documentation()[export.THREADS_REFERENCE].splitlines()
         if line.startswith('{"id"')
     ]
-    assert len(requests) == len(v2.table().client_requests)
+    assert len(requests) == len(v2_table.TABLE.client_requests)
     for request in requests:
-        v2.table().client_requests[request["method"]].parse(request["params"])
+        v2_table.TABLE.client_requests[request["method"]].parse(request["params"])

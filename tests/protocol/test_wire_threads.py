@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator
 from pydantic import TypeAdapter, ValidationError
 
 from app_server.cli import dispatch
-from app_server_protocol import jsonrpc, v2
+from app_server_protocol import jsonrpc
 from app_server_protocol.encoding import Json
 from app_server_protocol.export import main as export
 from app_server_protocol.export import schemas, typescript
@@ -22,6 +22,7 @@ from app_server_protocol.method_table import (
     NoParams,
 )
 from app_server_protocol.parse import read
+from app_server_protocol.v2 import v2_table
 from app_server_protocol.v2.account import ApiKeyLoginAccountParams, ChatgptAccount, LoginAccountParams
 from app_server_protocol.v2.fields import EXPERIMENTAL, experimental_fields_in_use
 from app_server_protocol.v2.files import AtPath
@@ -45,11 +46,11 @@ from tests.support.schema_examples import check_round_trip, examples
 ROOT = Path(__file__).parents[2]
 STABLE = schemas.thread_definitions(experimental=False)
 EVERYTHING = schemas.thread_definitions(experimental=True)
-PUBLISHED = definitions(v2.table().api)
+PUBLISHED = definitions(v2_table.TABLE.api)
 
 
 def row_of(method: str) -> AnyClientRequest:
-    return v2.table().client_requests[method]
+    return v2_table.TABLE.client_requests[method]
 
 
 def check(name: str, kind: type, through: Callable[[Json], Json] | None = None) -> None:
@@ -61,19 +62,19 @@ def test_an_item_is_written_as_it_was_read() -> None:
     check_round_trip("ThreadItem", PUBLISHED, lambda raw: adapter.validate_python(raw).to_value())
 
 
-@pytest.mark.parametrize("row", v2.table().server_notifications.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v2_table.TABLE.server_notifications.values(), ids=lambda row: row.method)
 def test_a_notification_is_written_as_it_was_read(row: AnyServerNotification) -> None:
     check(schemas.params_name(row), row.params)
 
 
-@pytest.mark.parametrize("row", v2.table().client_requests.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v2_table.TABLE.client_requests.values(), ids=lambda row: row.method)
 def test_a_request_and_its_answer_are_written_as_they_were_read(row: AnyClientRequest) -> None:
     if row.params is not NoParams:
         check(schemas.params_name(row), row.params, lambda raw: row.parse(raw).to_value())
     check(schemas.result_name(row), row.result)
 
 
-@pytest.mark.parametrize("row", v2.table().server_requests.values(), ids=lambda row: row.method)
+@pytest.mark.parametrize("row", v2_table.TABLE.server_requests.values(), ids=lambda row: row.method)
 def test_a_question_and_its_answer_are_written_as_they_were_read(row: AnyServerRequest) -> None:
     check(schemas.params_name(row), row.params)
     check(schemas.result_name(row), row.result)
@@ -160,7 +161,7 @@ def test_a_field_that_must_be_there_though_null_is_asked_for_and_written() -> No
 def test_an_optional_field_without_a_value_is_null_unless_the_wire_leaves_it_out() -> None:
     answer = read(ThreadStartResponse, examples("ThreadStartResponse", PUBLISHED)[0])
     assert answer.to_value().items() >= {"reasoningEffort": None, "activePermissionProfile": None}.items()
-    asked = v2.table().server_requests["item/commandExecution/requestApproval"].params
+    asked = v2_table.TABLE.server_requests["item/commandExecution/requestApproval"].params
     least = {"threadId": "t", "turnId": "u", "itemId": "i", "startedAtMs": 1}
     assert read(asked, least).to_value() == {**least, "kind": "command", "environmentId": None}
 
@@ -240,13 +241,13 @@ def test_lone_surrogates_in_what_the_user_says_are_replaced() -> None:
 
 
 def test_the_rows_are_in_the_table_once_and_name_a_parameter_that_orders_them() -> None:
-    for method, row in v2.table().client_requests.items():
+    for method, row in v2_table.TABLE.client_requests.items():
         assert row.method == method
         spelled = {field.alias for field in row.params.model_fields.values()}
         assert row.ordered_by is None or row.ordered_by in spelled
     assert row_of("turn/start").ordered_by == "threadId"
     assert row_of("thread/list").ordered_by is None
-    assert jsonrpc.INITIALIZE in v2.table().client_requests
+    assert jsonrpc.INITIALIZE in v2_table.TABLE.client_requests
 
 
 def test_the_experimental_fields_that_a_client_uses_are_found() -> None:
@@ -266,9 +267,9 @@ def test_what_is_experimental_is_only_in_the_experimental_schema() -> None:
     assert "DynamicToolSpec" not in STABLE
     assert "ThreadSettingsUpdateParams" not in STABLE
     stable = {option["properties"]["method"]["const"] for option in STABLE["ClientRequest"]["oneOf"]}
-    assert stable == {row.method for row in v2.table().client_requests.values() if not row.experimental}
+    assert stable == {row.method for row in v2_table.TABLE.client_requests.values() if not row.experimental}
     everything = {option["properties"]["method"]["const"] for option in EVERYTHING["ClientRequest"]["oneOf"]}
-    assert everything == set(v2.table().client_requests)
+    assert everything == set(v2_table.TABLE.client_requests)
     assert EXPERIMENTAL not in "".join(export.thread_schema_files().values())
 
 
@@ -305,14 +306,14 @@ def test_typescript_of_threads_is_beside_that_of_conversations(tmp_path: Path) -
 
 def test_a_conversation_client_does_not_load_the_shapes_of_threads() -> None:
     loaded = modules_loaded_by(
-        "import app_server.server.bootstrap.full_server, app_server_protocol.v1\napp_server_protocol.v1.table()"
+        "import app_server.server.bootstrap.full_server, app_server_protocol.v1.v1_table"
     )
     assert {name for name in loaded if name.startswith("app_server_protocol.v2.")} == set()
 
 
 def test_loading_the_table_builds_no_validator() -> None:
     script = """
-import app_server_protocol.v2; app_server_protocol.v2.table()
+import app_server_protocol.v2.v2_table
 from app_server_protocol.base import Model
 
 def below(kind):

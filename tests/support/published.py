@@ -9,7 +9,6 @@ from typing import Protocol
 
 from jsonschema_rs import Draft7Validator
 
-from app_server_protocol import v1, v2
 from app_server_protocol.encoding import Json
 from app_server_protocol.events.msg import EVENTS
 from app_server_protocol.export import schemas
@@ -17,12 +16,14 @@ from app_server_protocol.export.schemas import params_name, result_name
 from app_server_protocol.export.written import as_written
 from app_server_protocol.method_table import Api, Table
 from app_server_protocol.parse import read
+from app_server_protocol.v1 import v1_table
 from app_server_protocol.v1.conversation import EVENT_PREFIX
+from app_server_protocol.v2 import v2_table
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "schema"
 BUNDLES = {
-    v1.table().api: SCHEMAS / "app_server_protocol.schemas.json",
-    v2.table().api: SCHEMAS / "v2" / "app_server_protocol.experimental.schemas.json",
+    v1_table.TABLE.api: SCHEMAS / "app_server_protocol.schemas.json",
+    v2_table.TABLE.api: SCHEMAS / "v2" / "app_server_protocol.experimental.schemas.json",
 }
 UNPUBLISHED = ("rawResponseItem/completed",)
 """Notifications of the thread API that have no schema."""
@@ -48,8 +49,8 @@ def _written(api: Api) -> Json:
     writes.
     """
     if api is Api.V1:
-        return as_written(schemas.definitions(marked=True), v1.table())
-    return as_written(schemas.thread_definitions(experimental=True, marked=True), v2.table())
+        return as_written(schemas.definitions(marked=True), v1_table.TABLE)
+    return as_written(schemas.thread_definitions(experimental=True, marked=True), v2_table.TABLE)
 
 
 @cache
@@ -112,8 +113,10 @@ def _notification(method: str, params: Json) -> list[str]:
 
 def _table(method: str) -> Table:
     """Return the table of the API that has the method; that of the newer API if both have it."""
-    only_there = method in v2.table().server_notifications.keys() - v1.table().server_notifications.keys()
-    return v2.table() if "/" in method or only_there else v1.table()
+    only_there = (
+        method in v2_table.TABLE.server_notifications.keys() - v1_table.TABLE.server_notifications.keys()
+    )
+    return v2_table.TABLE if "/" in method or only_there else v1_table.TABLE
 
 
 def _method_of(id: Json, log: Sequence[Entry]) -> str | None:

@@ -9,15 +9,15 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from typing import Final, get_args
 
 import anyio
 from msgspec import Struct
 
+from app_server.cli.batch import ray_runner
 from app_server.cli.batch.batch_summary import summary
 from app_server.cli.batch.batch_tasks import Task, listed, parse_tasks
 from app_server.cli.batch.budget import Ledger, SharedLimits
@@ -51,7 +51,6 @@ from app_server.engine.config.config_values import CliOverrides, Config, Setting
 from app_server.engine.config.settings_service import load_config
 from app_server.engine.hooks import hook_files, hook_notice, hook_presence
 from app_server.engine.support.engine_errors import ConfigError
-from app_server.engine.support.lazy import Lazy
 from app_server.engine.support.private_folders import temporary_folder
 from app_server.engine.workspace.git.find_git import find_git
 from app_server.engine.workspace.git.run_git import Git
@@ -71,11 +70,6 @@ MOST_WORKERS: Final = 4
 SHOWN_LEFT_OUT: Final = 20
 TASKS_A_WORKER: Final = 4
 """Number of running tasks per worker, if `--jobs` is not given."""
-
-_RAY: Lazy[Callable[[str], Workers]] = Lazy(
-    lambda: import_module("app_server.cli.batch.ray_runner").ray_workers
-)
-"""Workers of an extra, which is not always installed."""
 
 
 def run_batch(args: argparse.Namespace) -> int:
@@ -289,8 +283,8 @@ def _workers(plan: BatchPlan, tasks: int) -> Workers:
                 f"--ray: -c {secret[0]} is a secret: put it into the home or environment of the nodes"
             )
         try:
-            return _RAY.get()(plan.args.ray)
-        except ImportError:
+            return ray_runner.ray_workers(plan.args.ray)
+        except ImportError:  # it needs an extra
             raise InvalidCommandLine(
                 "--ray needs ray: pip install 'app-server-agent[ray]' where app-server is installed"
             ) from None

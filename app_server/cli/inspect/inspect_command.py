@@ -20,7 +20,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from app_server.cli.inspect import session_replay
+from app_server.cli.inspect import page_server, session_replay
 from app_server.cli.inspect.passthrough import BoundedBacklog, FileBacklog, Tap, end_like, pass_through
 from app_server.cli.inspect.session_records import NotASession, Recorder, SessionHead
 from app_server.cli.named_files import new_private_file
@@ -58,9 +58,8 @@ def _saved(args: argparse.Namespace) -> int:
     try:
         if not args.open:
             return _replay(args, path)
-        page = importlib.import_module("app_server.cli.inspect.page_server")  # this module needs an extra
         with contextlib.suppress(KeyboardInterrupt):
-            page.view(path, args.server, os.environ, args.url_file or "")
+            page_server.view(path, args.server, os.environ, args.url_file or "")
     except NotASession as error:
         return _fail(MISUSED, f"{path} is no session: {error}", "`--record FILE` writes one")
     except OSError as error:

@@ -7,7 +7,6 @@ work can wait.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,11 @@ from datetime import datetime
 
 import anyio
 
+from app_server.engine.support import lazy_imports
+
+lazy_imports.install()  # a program of its own, which needs an extra only where it serves a page
+
+from app_server.cli.inspect import page_api, page_server
 from app_server.cli.inspect.line_store import EntryStore, Intake
 from app_server.cli.inspect.session_records import FrameDecoder, Recorder, SessionHead
 from app_server.server.bootstrap.standard_streams import complain
@@ -65,9 +69,6 @@ async def observe(
     if store is None:
         await take()
         return
-    # The modules that serve the page need an extra.
-    page_api = importlib.import_module("app_server.cli.inspect.page_api")
-    page_server = importlib.import_module("app_server.cli.inspect.page_server")
     sessions = page_api.ShownSessions(store, store.head.server, None)
 
     async def until() -> None:

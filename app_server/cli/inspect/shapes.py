@@ -12,12 +12,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from app_server.cli.inspect.rules.order import Violation, WireMessage
-from app_server_protocol import acp, v1, v2
+from app_server_protocol.acp import acp_table
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.events.msg import EVENTS
 from app_server_protocol.method_table import Table
 from app_server_protocol.parse import read
+from app_server_protocol.v1 import v1_table
 from app_server_protocol.v1.conversation import EVENT_PREFIX
+from app_server_protocol.v2 import v2_table
 from app_server_protocol.wire_fields import PREFIX, describe_validation_error
 
 SCHEMA = "schema"
@@ -37,11 +39,11 @@ class Shapes:
     """Shapes of one connection. The client's first request shows which protocol is used."""
 
     def __init__(self) -> None:
-        self._methods = _Methods(v1.table(), v2.table())
+        self._methods = _Methods(v1_table.TABLE, v2_table.TABLE)
 
     def violations(self, wire: WireMessage) -> list[Violation]:
         if wire.method == "initialize" and "protocolVersion" in wire.params:
-            self._methods = _Methods(acp.table())
+            self._methods = _Methods(acp_table.TABLE)
         return list(self._violations(wire))
 
     def _violations(self, wire: WireMessage) -> Iterator[Violation]:

@@ -31,8 +31,12 @@ if TYPE_CHECKING:
 PACKAGES: Final = ("app_server.", "app_server_protocol.")
 """Beginnings of the names of modules that may be lazy."""
 
-_PLAIN: Final = frozenset(("__class__", "__loader__", "__name__", "__package__", "__path__", "__spec__"))
-"""Attributes that the import system reads and writes; reading them loads nothing."""
+_PLAIN: Final = frozenset(
+    ("__cached__", "__class__", "__file__", "__loader__", "__name__", "__package__", "__path__", "__spec__")
+)
+"""Attributes that the import system reads and writes; reading them loads nothing. Tools (`inspect`, debuggers) read the
+file of each module that there is.
+"""
 
 _ELSEWHERE: Final = (BuiltinImporter, FrozenImporter)
 """Finders of the interpreter's own modules; none of ours is among them."""

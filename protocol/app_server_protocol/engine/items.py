@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, get_args
+from typing import Final, get_args
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-import app_server_protocol
+from app_server_protocol import mcp
 from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.engine.item_values import TAGGED_CHANGE, ParsedCommand, ReviewOutputEvent
 from app_server_protocol.engine.item_values import FileChange as ChangedFile
@@ -23,9 +23,6 @@ from app_server_protocol.outgoing import EngineStruct
 from app_server_protocol.parse import read
 from app_server_protocol.responses import WebSearchAction
 from app_server_protocol.values import Redacted
-
-if TYPE_CHECKING:
-    import app_server_protocol.mcp
 
 
 class ItemStatus(StrEnum):
@@ -133,9 +130,9 @@ class FileChange(Redacted, frozen=True, kw_only=True):
 
 class McpToolCall(Struct, frozen=True, kw_only=True):
     id: str
-    invocation: app_server_protocol.mcp.McpInvocation
+    invocation: mcp.McpInvocation
     status: ItemStatus = ItemStatus.IN_PROGRESS
-    result: app_server_protocol.mcp.McpResult | None = None
+    result: mcp.McpResult | None = None
     seconds: float | None = None
     read_only_hint: bool | None = None
     """The MCP server's hint whether the tool only reads; None if it gives none, or if it is not known."""

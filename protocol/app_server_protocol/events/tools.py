@@ -1,15 +1,12 @@
 """Tools that are no command: the plan, searches that the provider runs, and MCP: calls, lists, elicitations."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-import app_server_protocol
+from app_server_protocol import mcp
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.item_values import PlanItemArg
 from app_server_protocol.events.command_events import Duration
 from app_server_protocol.outgoing import EngineStruct
-
-if TYPE_CHECKING:
-    import app_server_protocol.mcp
 
 
 class PlanUpdateEvent(EngineStruct):
@@ -40,7 +37,7 @@ class McpToolCallBeginEvent(EngineStruct):
 
     type: Literal["mcp_tool_call_begin"] = "mcp_tool_call_begin"
     call_id: str
-    invocation: "app_server_protocol.mcp.McpInvocation"
+    invocation: "mcp.McpInvocation"
 
 
 class McpToolCallEndEvent(EngineStruct):
@@ -48,9 +45,9 @@ class McpToolCallEndEvent(EngineStruct):
 
     type: Literal["mcp_tool_call_end"] = "mcp_tool_call_end"
     call_id: str
-    invocation: "app_server_protocol.mcp.McpInvocation"
+    invocation: "mcp.McpInvocation"
     duration: Duration
-    result: "app_server_protocol.mcp.McpResult"
+    result: "mcp.McpResult"
 
 
 class McpListToolsResponseEvent(EngineStruct):
@@ -58,10 +55,10 @@ class McpListToolsResponseEvent(EngineStruct):
     (tools) or by server (the rest)."""
 
     type: Literal["mcp_list_tools_response"] = "mcp_list_tools_response"
-    tools: "dict[str, app_server_protocol.mcp.McpToolDefinition]"
-    resources: "dict[str, tuple[app_server_protocol.mcp.Resource, ...]]"
-    resource_templates: "dict[str, tuple[app_server_protocol.mcp.ResourceTemplate, ...]]"
-    auth_statuses: "dict[str, app_server_protocol.mcp.McpAuthStatus]"
+    tools: "dict[str, mcp.McpToolDefinition]"
+    resources: "dict[str, tuple[mcp.Resource, ...]]"
+    resource_templates: "dict[str, tuple[mcp.ResourceTemplate, ...]]"
+    auth_statuses: "dict[str, mcp.McpAuthStatus]"
 
 
 class ElicitationRequestEvent(EngineStruct):

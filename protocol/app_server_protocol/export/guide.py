@@ -10,7 +10,6 @@ from typing import Final, get_args
 
 from msgspec import NODEFAULT, structs
 
-from app_server_protocol import v1, v2
 from app_server_protocol.base import Model
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.events.msg import EVENTS, EventMsg
@@ -20,8 +19,10 @@ from app_server_protocol.export.schemas import Schema, params_name, published_na
 from app_server_protocol.export.typescript import type_of
 from app_server_protocol.method_table import AnyClientRequest, AnyServerRequest
 from app_server_protocol.outgoing import Struct
+from app_server_protocol.v1 import v1_table
 from app_server_protocol.v1.conversation import event_method
 from app_server_protocol.v1.ops import OPERATIONS
+from app_server_protocol.v2 import v2_table
 
 _HERE: Final = Path(__file__).parent
 
@@ -69,7 +70,7 @@ def _page(parts: Iterable[str]) -> str:
 
 
 def _parts(definitions: Mapping[str, Schema]) -> Iterator[str]:
-    table = v1.table()
+    table = v1_table.TABLE
     started: Json = {"id": "0", "msg": {"type": "task_started", "model_context_window": 272000}}
     started["conversationId"] = EXAMPLES["requests"]["getConversationSummary"][0]["conversationId"]
     yield INTRODUCTION.read_text(encoding="utf-8")
@@ -222,7 +223,7 @@ _VALUES: Final[Mapping[str, Json]] = {
 
 
 def _thread_parts(definitions: Mapping[str, Schema], stable: Mapping[str, Schema]) -> Iterator[str]:
-    table = v2.table()
+    table = v2_table.TABLE
 
     def both(row: AnyClientRequest | AnyServerRequest) -> str:
         params = _noted_list(definitions, stable, params_name(row), row.params, "Parameters")

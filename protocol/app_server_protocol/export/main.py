@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from app_server_protocol import v1, v2
 from app_server_protocol.export import guide, schemas, typescript, written
 from app_server_protocol.export.schemas import Schema
+from app_server_protocol.v1 import v1_table
+from app_server_protocol.v2 import v2_table
 
 BUNDLE: Final = "app_server_protocol.schemas.json"
 EXPERIMENTAL_BUNDLE: Final = "app_server_protocol.experimental.schemas.json"
@@ -63,9 +64,9 @@ def write_schemas(folder: Path, *, experimental: bool = False) -> list[Path]:
 
 def write_typescript(folder: Path, *, experimental: bool = False) -> list[Path]:
     """Write one TypeScript file per type and an index, for each API; return the written files."""
-    conversations = written.as_written(schemas.definitions(marked=True), v1.table())
+    conversations = written.as_written(schemas.definitions(marked=True), v1_table.TABLE)
     threads = written.as_written(
-        schemas.thread_definitions(experimental=experimental, marked=True), v2.table()
+        schemas.thread_definitions(experimental=experimental, marked=True), v2_table.TABLE
     )
     return _write(folder, typescript.files(conversations, threads))
 

@@ -14,7 +14,6 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from app_server_protocol import v1, v2
 from app_server_protocol.base import ELSEWHERE
 from app_server_protocol.encoding import Json, JsonSerializable
 from app_server_protocol.engine.item_values import ReviewOutputEvent
@@ -25,8 +24,10 @@ from app_server_protocol.mcp import McpResult
 from app_server_protocol.method_table import AnyClientRequest, AnyServerNotification, AnyServerRequest, Table
 from app_server_protocol.policy import SandboxMode
 from app_server_protocol.rollout import CompactedItem, SessionMetaLine, TurnContextItem
+from app_server_protocol.v1 import v1_table
 from app_server_protocol.v1.ops import Submission
 from app_server_protocol.v1.setup import GitSha
+from app_server_protocol.v2 import v2_table
 from app_server_protocol.v2.fields import EXPERIMENTAL
 from app_server_protocol.values import replace
 
@@ -95,7 +96,7 @@ def definitions(*, marked: bool = False) -> Mapping[str, Schema]:
     """Return every published type of the conversation API by name, in alphabetical order; with the marks of fields that
     are always written if `marked`.
     """
-    table = v1.table()
+    table = v1_table.TABLE
     found = generated({**shapes_of(table), **_EXTRA})
     found |= {name: TypeAdapter(kind).json_schema() for name, kind in _NAMED_SCALARS.items()}
     found |= ENVELOPES["all"] | ENVELOPES["conversations"] | unions(table, *_unserved())
@@ -109,7 +110,7 @@ def thread_definitions(*, experimental: bool, marked: bool = False) -> Mapping[s
     """Return every published type of the thread API by name, in alphabetical order. Without `experimental`, the methods
     and fields that need an opt-in are left out, and so is every type that only they refer to.
     """
-    whole = v2.table()
+    whole = v2_table.TABLE
     requests = whole.client_requests.items()
     table = replace(
         whole,

@@ -48,6 +48,17 @@ print("later", one.answer(), answer(), type(one).__name__, one.__spec__.loader i
     assert run(tmp_path, code, "-O") == said  # which have other names without assertions
 
 
+def test_who_looks_for_the_files_of_all_modules_loads_none(tmp_path: Path) -> None:
+    folder = package(tmp_path, one="raise ImportError('an extra is missing')")
+    code = """
+import inspect
+from example.inner import one
+inspect.getmodule(inspect.currentframe())  # looks at all modules
+print(type(one).__name__, one.__file__, inspect.getsourcefile(one), len(one.__cached__) > 0)
+"""
+    assert run(tmp_path, code) == f"LazyModule {folder}/one.py {folder}/one.py True\n"
+
+
 def test_a_changed_source_is_compiled_anew(tmp_path: Path) -> None:
     place = package(tmp_path, one="def answer(): return 1\n")
     code = "from example.inner import one; print(one.answer(), len(one.__cached__) > 0)"

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import pytest
 from jsonschema import Draft7Validator
 
-from app_server_protocol import v1
 from app_server_protocol.base import Model
 from app_server_protocol.encoding import Json
 from app_server_protocol.export.guide import EXAMPLES
 from app_server_protocol.export.schemas import params_name, result_name
+from app_server_protocol.v1 import v1_table
 from app_server_protocol.v1.ops import OPERATIONS, Op
 from tests.support.pipes import Piped
 from tests.support.published import definitions, fits
@@ -42,7 +42,7 @@ request_max_retries = 0
 stream_max_retries = 0
 """
 
-DEFINITIONS = definitions(v1.table().api)
+DEFINITIONS = definitions(v1_table.TABLE.api)
 OPS: dict[str, Json] = {op["type"]: op for op in examples("Op", DEFINITIONS)}
 
 
@@ -89,7 +89,7 @@ REFUSED = {
 """Error messages of valid requests that this place cannot serve: no such login, no repository, already initialized."""
 
 
-@pytest.mark.parametrize("method", v1.table().client_requests)
+@pytest.mark.parametrize("method", v1_table.TABLE.client_requests)
 def test_each_method_answers_its_example(method: str, place: Place) -> None:
     params = place.into(REQUESTS[method][0])
     if method == "getConversationSummary":
@@ -103,7 +103,7 @@ def test_each_method_answers_its_example(method: str, place: Place) -> None:
             pytest.skip(f"the port of the login is taken: {answer['error']['message']}")
         place.server.call("cancelLoginChatGpt", {"loginId": answer["result"]["loginId"]})
     assert "result" in answer, answer
-    assert fits(result_name(v1.table().client_requests[method]), answer["result"]) == []
+    assert fits(result_name(v1_table.TABLE.client_requests[method]), answer["result"]) == []
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def ways_to_break(model: type[Model]) -> Iterator[Broken]:
 
 CASES = [
     pytest.param(method, broken, id=f"{method}-{broken}")
-    for method, row in v1.table().client_requests.items()
+    for method, row in v1_table.TABLE.client_requests.items()
     for broken in ways_to_break(row.params)
     if method != "initialize"
 ]
@@ -160,11 +160,11 @@ def test_each_broken_field_is_named(method: str, place: Place) -> None:
     """No part of the request is carried out: the answer is an error."""
     good = place.into(REQUESTS[method][0])
     wrong = []
-    for broken in ways_to_break(v1.table().client_requests[method].params):
+    for broken in ways_to_break(v1_table.TABLE.client_requests[method].params):
         if (method, broken.field) in LENIENT:
             continue
         params = broken.spoil(good)
-        if not fits(params_name(v1.table().client_requests[method]), params):
+        if not fits(params_name(v1_table.TABLE.client_requests[method]), params):
             continue  # such as one of two ways to name a conversation
         error = place.server.ask(method, params).get("error")
         wrong += [f"{broken}: {problem}" for problem in complaints(error, broken.field)]
@@ -190,7 +190,7 @@ def complaints(error: Json, field: str) -> list[str]:
 
 @pytest.mark.parametrize("params", [5, "text", [1], True, [[]]], ids=str)
 @pytest.mark.parametrize(
-    "method", [m for m, row in v1.table().client_requests.items() if row.params.model_fields]
+    "method", [m for m, row in v1_table.TABLE.client_requests.items() if row.params.model_fields]
 )
 def test_parameters_are_an_object(method: str, params: Json, server: Piped) -> None:
     error = server.ask(method, params)["error"]

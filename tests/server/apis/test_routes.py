@@ -21,13 +21,15 @@ from app_server.server.apis.v2.v2_routes import HANDLERS as THREADS
 from app_server.server.apis.v2.v2_routes import gated, needed_capability
 from app_server.server.conversations.adapter import OutboundMessage
 from app_server.server.rpc.lanes import LaneName
-from app_server_protocol import acp, v1, v2
+from app_server_protocol.acp import acp_table
 from app_server_protocol.base import WireModel
 from app_server_protocol.encoding import Json
 from app_server_protocol.jsonrpc import ParseError, Request, parse_message
 from app_server_protocol.method_table import ClientRequest, NoParams, NoResult, by_method
 from app_server_protocol.rpc_errors import RpcError
 from app_server_protocol.v1 import setup as wire
+from app_server_protocol.v1 import v1_table
+from app_server_protocol.v2 import v2_table
 from app_server_protocol.v2.server import RateLimitSnapshot, RateLimitWindow
 from app_server_protocol.v2.turn import TURN_START, TURN_STEER, TurnSteerParams, TurnSteerResponse
 
@@ -98,11 +100,11 @@ def test_every_row_has_one_route() -> None:
     assert {row.method: module for module, rows in served.items() for row in rows} == HANDLERS.by_method
     # The thread API serves the last one.
     rows = [*itertools.chain.from_iterable(served.values()), wire.MODEL_LIST]
-    assert sorted(map(id, rows)) == sorted(map(id, v1.table().client_requests.values()))
+    assert sorted(map(id, rows)) == sorted(map(id, v1_table.TABLE.client_requests.values()))
 
 
 def test_every_method_of_threads_is_served_by_its_family() -> None:
-    for method in v2.table().client_requests.keys() - {"initialize"}:
+    for method in v2_table.TABLE.client_requests.keys() - {"initialize"}:
         module = THREADS.serving(method)
         assert module is not None, method
         assert method in by_method(module.routes(cast("Any", Anything())))
@@ -225,10 +227,10 @@ def test_an_initialize_of_another_protocol_is_recognized(params: Json, acp: bool
 
 
 def test_no_method_is_taken_for_one_of_another_protocol() -> None:
-    for table in (v1.table(), v2.table()):
+    for table in (v1_table.TABLE, v2_table.TABLE):
         for row in table.client_requests.values():
             assert of_another_protocol(row.method, acp=False) == "", row.method
-    for row in acp.table().client_requests.values():
+    for row in acp_table.TABLE.client_requests.values():
         assert of_another_protocol(row.method, acp=True) == "", row.method
 
 

@@ -9,11 +9,13 @@ from typing import Any
 import anyio.to_thread
 import pytest
 
-from app_server_protocol import acp, v1, v2
+from app_server_protocol.acp import acp_table
 from app_server_protocol.encoding import Json
 from app_server_protocol.export.guide import EXAMPLES
 from app_server_protocol.export.schemas import params_name
 from app_server_protocol.method_table import NoParams
+from app_server_protocol.v1 import v1_table
+from app_server_protocol.v2 import v2_table
 from tests.support.pictures import PNG
 from tests.support.published import definitions
 from tests.support.schema_examples import THREAD, examples
@@ -120,7 +122,7 @@ def use_sessions(shared: SharedHome) -> None:
         "session/delete": of,
         "logout": {},
     }
-    assert {*given, "initialize", "session/new"} == acp.table().client_requests.keys()
+    assert {*given, "initialize", "session/new"} == acp_table.TABLE.client_requests.keys()
     failed = {method: editor.ask(method, **params).get("error") for method, params in given.items()}
     assert {method: error for method, error in failed.items() if error is not None} == {}
     editor.connection.close()
@@ -129,9 +131,9 @@ def use_sessions(shared: SharedHome) -> None:
 def requests(thread: str, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield one request of each method of both APIs, with the example of the guide or of the schema."""
     given: dict[str, Json] = {method: params for method, (params, _) in EXAMPLES["requests"].items()}
-    assert given.keys() == v1.table().client_requests.keys()
-    shapes = definitions(v2.table().api)
-    for method, row in v2.table().client_requests.items():
+    assert given.keys() == v1_table.TABLE.client_requests.keys()
+    shapes = definitions(v2_table.TABLE.api)
+    for method, row in v2_table.TABLE.client_requests.items():
         given.setdefault(method, {} if row.params is NoParams else examples(params_name(row), shapes)[0])
     conversation = EXAMPLES["requests"]["getConversationSummary"][0]["conversationId"]
     for method, params in given.items():

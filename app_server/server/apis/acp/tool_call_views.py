@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 
-import app_server_protocol
 from app_server.engine.approvals.shell import quote
 from app_server.engine.approvals.shell.shell_script import script_of
 from app_server.engine.storage.encode import capped
@@ -23,6 +22,7 @@ from app_server.server.apis.acp.formatting import (
     one_line,
     plain_output,
 )
+from app_server_protocol import mcp
 from app_server_protocol.acp.tool_calls import (
     ContentOfCall,
     ToolCallContent,
@@ -43,9 +43,6 @@ from app_server_protocol.engine.item_values import (
     UpdateFileChange,
 )
 from app_server_protocol.engine.items import CommandSource, ItemStatus
-
-if TYPE_CHECKING:
-    import app_server_protocol.mcp
 
 Item = (
     engine.CommandExecution
@@ -243,14 +240,14 @@ def _mcp_result(item: engine.McpToolCall) -> tuple[tuple[ContentOfCall, ...], Js
     match item.result:
         case None:
             return (), None
-        case app_server_protocol.mcp.OkResult(ok=result):
+        case mcp.OkResult(ok=result):
             blocks = tuple(block.to_value() for block in result.content)
             known = [block for block in blocks if _is_known_block(block)]
             raw: Json = {"content": list(blocks)}
             if result.structured_content is not None:
                 raw["structuredContent"] = result.structured_content
             return tuple(ContentOfCall(content=block) for block in known), _raw(raw)
-        case app_server_protocol.mcp.ErrResult(err=text):
+        case mcp.ErrResult(err=text):
             return (text_content(capped(text, WHOLE_MESSAGE)),), None
 
 

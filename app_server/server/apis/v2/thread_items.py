@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import ValidationError
 
-import app_server_protocol
 from app_server.engine.approvals.shell import quote, summaries
 from app_server.engine.approvals.shell.shell_script import script_of
 from app_server.engine.session import review_texts
 from app_server_protocol import event_items as inputs
+from app_server_protocol import mcp
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine import items as engine
 from app_server_protocol.engine.item_values import (
@@ -38,9 +38,6 @@ from app_server_protocol.rpc_errors import invalid_field, invalid_params
 from app_server_protocol.v2 import item_parts as parts
 from app_server_protocol.v2 import items as wire
 from app_server_protocol.wire_fields import PREFIX, describe_validation_error
-
-if TYPE_CHECKING:
-    import app_server_protocol.mcp
 
 
 def user_inputs(items: Sequence[parts.UserInput]) -> tuple[inputs.SentInput, ...]:
@@ -265,14 +262,14 @@ def _mcp_call(item: engine.McpToolCall, at: Mapping[str, Json]) -> wire.McpToolC
 
 
 def _mcp_result(
-    result: app_server_protocol.mcp.McpResult | None,
+    result: mcp.McpResult | None,
 ) -> tuple[parts.McpToolCallResult | None, parts.McpToolCallError | None]:
     match result:
         case None:
             return None, None
-        case app_server_protocol.mcp.ErrResult(err=message):
+        case mcp.ErrResult(err=message):
             return None, parts.McpToolCallError(message=message)
-        case app_server_protocol.mcp.OkResult(ok=ok):
+        case mcp.OkResult(ok=ok):
             shown = parts.McpToolCallResult(
                 content=tuple(block.to_value() for block in ok.content),
                 structured_content=ok.structured_content,
