@@ -35,6 +35,8 @@ class _Known:
     """Marks of what was done before a compaction."""
     gone: set[str] = field(default_factory=set)
     """Marks that the request after a compaction did not contain any more."""
+    told: set[str] = field(default_factory=set)
+    """Marks that were summarised when a person was shown the end of a compaction."""
     messages: list[str] = field(default_factory=list)
     """Texts of the user's messages, oldest first."""
     compacted: bool = False
@@ -125,7 +127,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
     known: dict[str, _Known] = {}
     last: dict[str, Json] = {}
     ran, own = list(world.commands.ran), list(record.own_commands_done)
-    read = list(record.replies.values())
+    read, told = list(record.replies.values()), list(record.compacted)
     if world.habits.repeats and "review" in world.habits.deeds:
         ran = []  # a review may have called and run the same again
     forks = sorted(record.forks, key=lambda fork: fork.after_requests)
@@ -149,6 +151,10 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             command = own.pop(0)
             if command.thread in known:
                 known[command.thread].late.add(command.word)
+        while told and told[0].after_requests <= request.number:
+            by_thread = known.get(told.pop(0).thread)
+            if by_thread is not None:
+                by_thread.told |= by_thread.summarised
         if request.is_review or request.home != world.home or request.body == last.get(request.thread):
             continue  # the last condition: a refused request was sent again
         last[request.thread] = request.body
@@ -198,6 +204,7 @@ def _forgotten(world: "SimWorld") -> Iterator[str]:
             if not _may_lose(world, before, request):
                 now.done |= before.late
             now.summarised = before.summarised - done
+            now.told = before.told
             now.gone = before.gone | (now.summarised if before.server == now.server else set())
         known[request.thread] = now
 
@@ -216,6 +223,9 @@ def _differences(world: "SimWorld", before: _Known, request: SimRequest, now: _K
     again = set() if world.loses_lines else before.summarised & now.done
     if again and not _all_compacted(world, request.thread):
         again &= before.gone
+        if before.server <= world.last_killed < request.server:
+            # The model may be sent a compacted history before the compaction is stored; nobody has seen it then.
+            again &= before.told
     if again and before.server != request.server and not world.habits.repeats:
         yield f"has again what a compaction took out: {sorted(again)}"
 

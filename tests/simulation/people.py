@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
+from app_server.engine.session.compaction import LESS_ACCURATE
 from app_server_protocol.encoding import Json
 from tests.simulation.connection import Connection, Gone
 from tests.simulation.habits import TURNS_OWN
 from tests.simulation.moments import sign_of
-from tests.simulation.record import ReadReply, Shown
+from tests.simulation.record import Compacted, ReadReply, Shown
 from tests.simulation.sayings import MARK, call_of, is_begin, thread_of
 from tests.simulation.stored import rollout_of
 from tests.support.client import MemoryWire
@@ -30,6 +31,9 @@ APIS = ("v2", "v1", "acp")
 
 MOST_REFLEXES = 6
 """Maximum number of reflexes of a person. It is bounded because a reflex may show the same sign again."""
+
+COMPACTED = LESS_ACCURATE.encode()
+"""Text that every API shows behind a compaction."""
 
 WITHDRAWALS = ("serverRequest/resolved", "$/cancel_request")
 """Notifications that tell a client that a question is over."""
@@ -86,11 +90,19 @@ class Person(Connection):
             self.told(message)
         else:
             self._answers[message.get("id")] = message
+        if COMPACTED in line:
+            self._note_compaction(message["params"])
         self.wake()
         if (sign := sign_of(message)) is not None:
             self.notice(sign)
             if sign == self.habits.reflex and self._reflexes < MOST_REFLEXES:
                 self._react(message["params"])
+
+    def _note_compaction(self, params: Json) -> None:
+        """Record that the client was shown the end of a compaction."""
+        thread = thread_of(params)
+        if thread is not None and self.home == self.world.home:
+            self.record.compacted.append(Compacted(thread, self.world.model.begun))
 
     def notice(self, sign: str) -> None:
         """Act at this sign."""

@@ -103,6 +103,15 @@ class ReadReply:
 
 
 @dataclass(frozen=True, slots=True)
+class Compacted:
+    """Compaction whose end a person was shown."""
+
+    thread: str
+    after_requests: int
+    """Number of requests to the model that had begun then."""
+
+
+@dataclass(frozen=True, slots=True)
 class TakenBack:
     """Word that a person was told has left a conversation."""
 
@@ -134,6 +143,7 @@ class Record:
     forks: list[Forked] = field(default_factory=list)
     reverted: set[str] = field(default_factory=set)
     """Threads that were reverted to an earlier turn."""
+    compacted: list[Compacted] = field(default_factory=list)
     taken_back: list[TakenBack] = field(default_factory=list)
     said_in_old_words: set[str] = field(default_factory=set)
     """Words that were sent over the conversation API, which does not show those that join a turn."""

@@ -73,6 +73,8 @@ class SimWorld:
     people: list[Person] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     killed: anyio.Event = field(default_factory=anyio.Event)
+    last_killed: int = 0
+    """Number of the last server that began before the kill. 0 if there was none."""
     restarted: bool = False
     """Whether the server that follows a killed one is there."""
     guests: int = 0
@@ -274,6 +276,7 @@ def kill(world: SimWorld) -> None:
         world.model.note("killed while a turn runs")
     for person in world.people:
         person.dead = person.left_early = True
+    world.last_killed = world.model.servers
     world.killed.set()
     note_what_streams(world)
 
