@@ -23,6 +23,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 from app_server.engine.support.limits import limits_of
+from app_server.engine.system_ports import SystemPorts
 from app_server.server.composition import Server, open_server
 from app_server.server.server_settings import ClientSettings, ServerSettings
 from app_server.server.transport.memory import memory_pair
@@ -53,6 +54,8 @@ class World:
     environment: Mapping[str, str] = field(default_factory=dict)
     in_process: Server | None = None
     """Server of this world. None if it runs as a process."""
+    machine: SystemPorts = SystemPorts()
+    """Machine of the server, unless it runs as a process."""
     others: list[Client] = field(default_factory=list)
     """Clients besides the first one."""
 
@@ -258,6 +261,8 @@ class WorldOptions(TypedDict, total=False):
     """Capabilities that the client sends when it initializes."""
     acp: bool
     """Whether the server speaks the Agent Client Protocol. `initialize` is then left to the test."""
+    machine: SystemPorts
+    """Machine of the server, with a disk that is full for example. Not for a server that runs as a process."""
     before: Callable[[World], None]
     """Function that changes the folders before the server starts."""
 
@@ -301,6 +306,7 @@ async def _lived(root: Path, model: ScriptedModel, options: WorldOptions) -> Asy
         world.write(options.get("files", NOTHING))
         if options.get("git"):
             world.repository()
+        world.machine = options.get("machine", world.machine)
         if "before" in options:
             options["before"](world)
         start = _as_process if options.get("transport") == "process" else _in_memory
@@ -335,6 +341,7 @@ async def _in_memory(world: World, group: TaskGroup, *, acp: bool) -> AsyncItera
         environment=world.environment,
         limits=limits_of(world.environment),
         acp=acp,
+        machine=world.machine,
     )
     world.client.wire = MemoryWire(client_end)
     serving, ended = anyio.Event(), anyio.Event()

@@ -261,6 +261,10 @@ class SessionHandle:
         """Write the events emitted so far to the rollout."""
         self._services.outbox.store()
 
+    def require_stored(self) -> None:
+        """Write the events emitted so far to the rollout. Raises NotStored if lines cannot be written."""
+        self._services.outbox.require_stored()
+
     def store_identity(self) -> None:
         """Store turns and items with their ids and times from now on."""
         outbox, active = self._services.outbox, self._session.tasks.active

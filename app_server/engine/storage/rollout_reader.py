@@ -42,7 +42,7 @@ from app_server.engine.storage.reverts import counted_reverts
 from app_server.engine.storage.rollout_names import conversation_of
 from app_server.engine.storage.segments import opened_whole
 from app_server.engine.storage.turn_fold import WholeHistory
-from app_server.engine.storage.writer import RolloutWriter
+from app_server.engine.storage.writer import RolloutWriter, require_written
 from app_server.engine.support.engine_errors import RolloutUnreadable
 from app_server_protocol import responses
 from app_server_protocol.encoding import Json
@@ -304,13 +304,15 @@ def reopen(
     turns: bool = False,
 ) -> Reopened:
     """Resume a conversation. `revert` is appended first, so that the conversation continues without the lines that it
-    reverts. Raises `RolloutUnreadable` or `RolloutBusy`. Slow for long files: call it in a thread.
+    reverts. Raises `RolloutUnreadable`, `RolloutBusy`, or `NotStored` if `revert` cannot be written. Slow for long
+    files: call it in a thread.
     """
     # The lock is taken first: no other process may append between reading and writing.
     writer = RolloutWriter.resume(path, now, disk)
     try:
         if revert is not None:
-            writer.append([revert])
+            writer.adopt([revert])  # the items that only the journal has belong to the reverted turns
+            require_written(writer)
         stored = read_rollout(path, messages=messages, turns=turns)
     except BaseException:
         writer.close()

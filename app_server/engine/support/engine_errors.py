@@ -99,6 +99,10 @@ class RolloutBusy(ConversationError):
     """Another writer has this conversation open."""
 
 
+class NotStored(ConversationError):
+    """The newest lines of a conversation cannot be written at the moment, and an operation needs them in the file."""
+
+
 class ArchiveRefused(ConversationError):
     """The path to archive is not a rollout of this home, or belongs to another conversation."""
 

@@ -154,11 +154,21 @@ def home_unwritable(home: str, reason: str) -> Problem:
     )
 
 
+STORE_AGAIN = "make the home writable, or free some space on its disk"
+
+
 def not_stored(reason: str) -> Problem:
     return Problem(
         f"This conversation cannot be stored at the moment ({reason}). "
         "It goes on, and is stored as soon as that is possible",
-        "make the home writable, or free some space on its disk",
+        STORE_AGAIN,
+    )
+
+
+def not_reverted(reason: str) -> Problem:
+    return Problem(
+        f"This conversation cannot go back, because it cannot be stored at the moment ({reason})",
+        STORE_AGAIN,
     )
 
 

@@ -19,7 +19,7 @@ import anyio.lowlevel
 
 from app_server.engine.context.history import ConversationHistory
 from app_server.engine.storage.encode import StreamJournal, stored_events
-from app_server.engine.storage.writer import NullRolloutWriter, RolloutWriter
+from app_server.engine.storage.writer import NullRolloutWriter, RolloutWriter, require_written
 from app_server.engine.support import user_messages
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.engine.events import EngineEvent, ItemTextGrown, SessionEvent
@@ -261,6 +261,11 @@ class Outbox:
             events, self._events = self._events, []
             for event in events:
                 self.released.put(event)
+
+    def require_stored(self) -> None:
+        """Write the emitted lines and release their events. Raises NotStored if lines cannot be written."""
+        self.store()
+        require_written(self._writer)
 
     def _report_problem(self) -> None:
         problem = self._writer.problem

@@ -19,8 +19,8 @@ from app_server.engine.storage.disk import (
 )
 from app_server.engine.storage.history_file import MessageHistory
 from app_server.engine.storage.journal import leftover_of
+from app_server.engine.storage.journal_file import RolloutJournal
 from app_server.engine.storage.rollout_names import journal_path
-from app_server.engine.storage.writer import RolloutJournal
 from app_server.engine.support.engine_errors import RolloutUnreadable, describe
 from app_server_protocol.engine.notices import HistoryEntry
 from app_server_protocol.responses import ResponseItem

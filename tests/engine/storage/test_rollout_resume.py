@@ -26,7 +26,7 @@ from app_server.engine.storage.rollout_reader import (
 from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import open_history
 from app_server.engine.storage.writer import RolloutWriter
-from app_server.engine.support.engine_errors import RolloutBusy, RolloutUnreadable
+from app_server.engine.support.engine_errors import NotStored, RolloutBusy, RolloutUnreadable
 from app_server_protocol.encoding import Json
 from app_server_protocol.responses import (
     CustomToolCall,
@@ -52,6 +52,7 @@ from tests.engine.storage.stored import (
     texts,
     user,
 )
+from tests.support.full_disk import FullDisk
 
 
 def crash(home: Path, recorded: list[ResponseItem], journaled: list[ResponseItem]) -> Path:
@@ -202,6 +203,23 @@ def test_lines_that_were_taken_back_are_not_copied(tmp_path: Path) -> None:
     reopened.writer.close()
     assert texts(read_rollout(copy_of(path, tmp_path / "other")).items) == ["kept", "new"]
     assert texts(read_rollout(path, 3).items) == ["kept", "gone"], "before the line that takes it back"
+
+
+def test_what_only_the_journal_has_is_taken_back_too(tmp_path: Path) -> None:
+    """It is of the last turn, which is among those that are taken back: its lines could not be written."""
+    path = crash(tmp_path, [user("kept"), user("gone")], [assistant("told"), call("running")])
+    reopened = reopen(path, now, revert=revert_line(2, 1))
+    reopened.writer.close()
+    assert texts(reopened.stored.items) == ["kept"]
+    assert not journal_path(path).exists()
+    assert texts(read_rollout(path).items) == ["kept"]
+
+
+def test_lines_are_not_taken_back_where_that_cannot_be_written(tmp_path: Path) -> None:
+    path = crash(tmp_path, [user("kept"), user("gone")], [assistant("told")])
+    with pytest.raises(NotStored, match="no space left on device"):
+        reopen(path, now, FullDisk(0).disk(), revert_line(2, 1))
+    assert texts(resumed(path)) == ["kept", "gone", "told"]
 
 
 @pytest.mark.parametrize("head", [b"", b"no record\n"])

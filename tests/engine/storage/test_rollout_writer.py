@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app_server.engine.storage import writer as writer_module
-from app_server.engine.storage.disk import REAL_DISK, DiskCalls
+from app_server.engine.storage.disk import REAL_DISK
 from app_server.engine.storage.rollout_names import journal_path, new_rollout_path
 from app_server.engine.storage.rollout_reader import read_rollout
 from app_server.engine.storage.writer import RolloutWriter
@@ -25,23 +25,7 @@ from tests.engine.storage.stored import (
     texts,
     user,
 )
-
-
-class FullDisk:
-    """Disk that accepts `room` more bytes, and then none until there is room again."""
-
-    def __init__(self, room: int) -> None:
-        self.room = room
-
-    def write(self, fd: int, data: memoryview) -> int:
-        if self.room <= 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written = os.write(fd, data[: self.room])
-        self.room -= written
-        return written
-
-    def disk(self) -> DiskCalls:
-        return replace(REAL_DISK, write=self.write)
+from tests.support.full_disk import FullDisk
 
 
 def new_path(home: Path) -> Path:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from app_server.engine.storage.disk import REAL_DISK, DiskCalls
 from app_server.engine.storage.encode import MOST_UNKEPT, StreamJournal, stored_events
+from app_server.engine.storage.journal_file import MAX_PIECES_BYTES
 from app_server.engine.storage.pagination import PageRequest
 from app_server.engine.storage.rollout_names import journal_path, new_rollout_path
 from app_server.engine.storage.rollout_reader import (
@@ -22,7 +23,7 @@ from app_server.engine.storage.rollout_reader import (
 )
 from app_server.engine.storage.turn_index import TurnIndexes
 from app_server.engine.storage.turn_pages import TurnHistory, open_history
-from app_server.engine.storage.writer import MAX_PIECES_BYTES, RolloutWriter
+from app_server.engine.storage.writer import RolloutWriter
 from app_server_protocol.engine import events, items
 from app_server_protocol.engine.events import EngineEvent, SessionEvent, TurnKind, TurnRecord, TurnStatus
 from app_server_protocol.event_items import TextInput

@@ -123,6 +123,8 @@ class SessionRewind:
             return NOTHING
         if session.live.session.running:
             return f"{TURN_RUNS[0].upper()}{TURN_RUNS[1:]}.\n"
+        if scope != "files":
+            session.live.session.require_stored()
         text = ""
         if preview is not None and scope != "conversation":
             done = await rewinds.restore(

@@ -1,6 +1,7 @@
 """Prompts of the Agent Client Protocol: blocks, cancelling at every moment, questions, errors, commands."""
 
 import base64
+import math
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,10 +11,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from app_server.engine.system_ports import SystemPorts
 from app_server.server.apis.acp.handlers import prompts
 from app_server_protocol.encoding import Json
 from tests.support.client import Matcher
 from tests.support.editor import EVERYTHING, Editor, diffs, opened
+from tests.support.full_disk import FullDisk
 from tests.support.scripted_model import (
     Hold,
     Reply,
@@ -449,6 +452,24 @@ async def test_rewind_takes_back_only_what_is_chosen(
         assert (w.workspace / "a.txt").read_text() == content
         assert await editor.ends(session, "go on") == "end_turn"
         assert w.model.requests[-1].texts() == asked
+
+
+async def test_a_rewind_whose_conversation_cannot_be_stored_changes_nothing(world: MakeWorld) -> None:
+    replies = reply(patches(CHANGE)), reply(says("done")), reply(says("hello")), reply(says("again"))
+    full = FullDisk(math.inf)
+    machine = SystemPorts(disk=full.disk())
+    async with world(*replies, files={"a.txt": "before\n"}, config=UNASKED, acp=True, machine=machine) as w:
+        editor, session = await opened(w)
+        await editor.ends(session, "change it")
+        full.room = 0
+        await editor.ends(session, "good morning")
+        editor.permit("both")
+        assert await editor.ends(session, "/rewind 1") == "end_turn"
+        assert "cannot go back" in editor.text()
+        assert (w.workspace / "a.txt").read_text() == "after\n"
+        full.room = math.inf
+        assert await editor.ends(session, "go on") == "end_turn"
+        assert w.model.requests[-1].texts() == ["change it", "good morning", "go on"]
 
 
 async def test_a_prompt_behind_a_rewind_goes_to_the_conversation_that_is_left(world: MakeWorld) -> None:

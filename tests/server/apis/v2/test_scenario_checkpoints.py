@@ -1,13 +1,16 @@
 """Back to a message with the files, over the thread API."""
 
+import math
 from pathlib import Path
 
 import pytest
 
+from app_server.engine.system_ports import SystemPorts
 from app_server.engine.turn.loop import TurnLoop
 from app_server.engine.turn.turn_items import TurnInput
 from app_server_protocol.encoding import Json
 from tests.support.client import Refused
+from tests.support.full_disk import FullDisk
 from tests.support.scripted_model import Hold, begins_to_say, patches, reply, says, script
 from tests.support.thread_client import ended, say, start
 from tests.support.world import EXPERIMENTAL, MakeWorld, World
@@ -129,6 +132,37 @@ async def test_a_restore_is_refused_while_a_turn_runs_there(world: MakeWorld) ->
         await w.client.expect("turn/completed")
         await restore(w, thread, turn, token, "files")
         assert (w.workspace / "a").read_text() == "1\n"
+
+
+@pytest.mark.parametrize("method", ["thread/revert", "thread/checkpoint/restore"])
+async def test_a_thread_whose_lines_cannot_be_stored_does_not_go_back_and_stays_open(
+    world: MakeWorld, method: str
+) -> None:
+    replies = [reply(patches(patch("1", "2"))), *(reply(says(text)) for text in "abc")]
+    full = FullDisk(math.inf)
+    machine = SystemPorts(disk=full.disk())
+    async with world(
+        *replies, files={"a": "1\n"}, config=FULL, capabilities=EXPERIMENTAL, machine=machine
+    ) as w:
+        thread = await start(w.client)
+        first = await say(w.client, thread, "first")
+        back = {"threadId": thread, "beforeTurnId": first}
+        if method == "thread/checkpoint/restore":
+            before = await preview(w, thread, first)
+            back |= {"restore": "both", "token": before["token"]}
+        full.room = 0
+        await say(w.client, thread, "second")
+        with pytest.raises(Refused, match=r"cannot go back.*no space left on device"):
+            await w.client.call(method, back)
+        assert (w.workspace / "a").read_text() == "2\n"
+        full.room = math.inf
+        await say(w.client, thread, "third")
+        assert w.model.requests[-1].texts() == ["first", "second", "third"]
+        if method == "thread/checkpoint/restore":
+            back["token"] = (await preview(w, thread, first))["token"]
+        await w.client.call(method, back)
+        await say(w.client, thread, "else")
+        assert w.model.requests[-1].texts() == ["else"]
 
 
 async def test_ids_and_scopes_that_mean_nothing_are_refused(world: MakeWorld) -> None:

@@ -68,6 +68,8 @@ async def checkpoint_restore(
     turns, ids = await _turns(thread, params)
     if thread.session.running:
         raise invalid_request(TURN_RUNS, "turn_in_progress")
+    if params.restore != "files":
+        thread.session.require_stored()
     files: tuple[wire.ThreadCheckpointFile, ...] = ()
     undo_id = None
     if params.restore != "conversation":

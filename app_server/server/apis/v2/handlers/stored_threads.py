@@ -225,6 +225,7 @@ async def thread_revert(
     assert cut.keeps is not None
     if before.session.running and before.shared_with_others(context.client):
         raise invalid_request("turn in progress", "turn_in_progress")
+    before.session.require_stored()
     heard = to_audience(context, before.id)
     async with before.replaced():
         _notify_status(heard, before.id, ConversationStatus(Activity.NOT_LOADED))
