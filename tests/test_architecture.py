@@ -1009,6 +1009,62 @@ def test_ways_of_the_standard_library_are_found() -> None:
     assert standard_values("app_server_protocol.engine.events") == set()
 
 
+JOINS_PIECES = {
+    "answers.ModelAnswer.text": "parts of stored messages, for a request",
+    "answers.plain_text": "parts of a stored message, for a request",
+    "call_ids._hashed": "letters of an id",
+    "chat_calls.ChatCall.has_whole_arguments": "arguments of a call, which no item shows while they come",
+    "chat_calls.ChatCall.repeats": "arguments of a call",
+    "chat_reader.ChatDecoder._function_call": "arguments of a call",
+    "chat_reader._flat": "parts of one piece",
+    "chat_writer._Writing._thoughts": "parts of stored thoughts, for a request",
+    "messages_writer.MessageWriting._thought": "parts of a stored thought, for a request",
+    "turn_items.last_assistant_text": "parts of a complete message",
+}
+"""Functions of the engine's models and turns that join texts without a separator, and what they join."""
+
+
+def joins_of(module: str) -> Iterator[str]:
+    """Yield the functions of a module that join texts without a separator, by their place in it."""
+    tree = next(node for node in nodes(module) if isinstance(node, ast.Module))
+    owners: list[tuple[str, ast.AST]] = [(module.rpartition(".")[2], tree)]
+    while owners:
+        name, owner = owners.pop()
+        for node in ast.iter_child_nodes(owner):
+            match node:
+                case ast.ClassDef(name=inner) | ast.FunctionDef(name=inner):
+                    owners.append((f"{name}.{inner}", node))
+                case ast.Call(func=ast.Attribute(value=ast.Constant(value=""), attr="join")):
+                    owners.append((name, node))
+                    yield name
+                case _:
+                    owners.append((name, node))
+
+
+def keeps_pieces(module: str) -> Iterator[str]:
+    """Yield what a module declares as a list of texts."""
+    for node in nodes(module):
+        match node:
+            case ast.AnnAssign(target=ast.Attribute(attr=name) | ast.Name(id=name), annotation=kind):
+                if ast.unparse(kind) == "list[str]":
+                    yield f"{module.rpartition('.')[2]}.{name}"
+            case _:
+                pass
+
+
+def test_the_text_of_a_running_item_is_kept_and_joined_in_one_place() -> None:
+    """It is an `ItemText` from the decoder of the answer on."""
+    reading = [
+        module
+        for module in modules()
+        if inside(module, "app_server.engine.model") or inside(module, "app_server.engine.turn")
+    ]
+    joins = {name for module in reading for name in joins_of(module)}
+    assert joins == JOINS_PIECES.keys()
+    assert {name for module in reading for name in keeps_pieces(module)} == {"chat_calls.arguments"}
+    assert set(joins_of("app_server_protocol.engine.item_text")) == {"item_text.joined"}
+
+
 POINTING = {"As", "How", "Of", "That", "Those", "These", "What", "Whether", "Where", "Who"}
 """Words with which a docstring describes a result instead of an action, or continues a text that stands elsewhere."""
 

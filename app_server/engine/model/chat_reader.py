@@ -28,6 +28,7 @@ from app_server.engine.model.prompt import (
 )
 from app_server.engine.support.engine_errors import StreamDisconnected
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.item_text import ItemText
 from app_server_protocol.engine.token_usage import TokenUsage
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
@@ -71,10 +72,10 @@ class ChatDecoder:
         self._response_id: str | None = None
         self._field: str | None = None
         self._details: list[Json] = []
-        self._reasoning: list[str] = []
-        self._afterthought: list[str] = []
+        self._reasoning = ItemText()
+        self._afterthought = ItemText()
         self._thought = False
-        self._text: list[str] = []
+        self._text = ItemText()
         self._calls = CallPieces(self._size)
         self._usage: TokenUsage | None = None
         self._finish: str | None = None
@@ -105,7 +106,7 @@ class ChatDecoder:
         """Handle the end of the stream. `[DONE]` may be missing if the response has a finish reason or token counts."""
         if self.completed:
             return
-        if self._finish is None and (self._usage is None or not (self._text or self._calls.calls)):
+        if self._finish is None and (self._usage is None or not (self._text.pieces or self._calls.calls)):
             raise StreamDisconnected(CLOSED_EARLY)
         self._complete(out)
 
@@ -157,14 +158,14 @@ class ChatDecoder:
     def _add_thought(self, thought: str, out: list[ModelEvent]) -> None:
         self._size.piece(thought)
         self._thought = True
-        if self._text:
-            self._afterthought.append(thought)
+        if self._text.pieces:
+            self._afterthought.add(thought)
             return
-        if not self._reasoning:
+        if not self._reasoning.pieces:
             out.append(OutputItemAdded(ReasoningResponseItem()))
-        self._reasoning.append(thought)
+        end = self._reasoning.add(thought)
         if self._live:
-            out.append(ReasoningContentDelta(thought, 0))
+            out.append(ReasoningContentDelta(self._reasoning, end, 0))
 
     def _take_parts(self, content: Json, out: list[ModelEvent]) -> None:
         for is_thought, text in _parts(content):
@@ -188,12 +189,12 @@ class ChatDecoder:
 
     def _add_text(self, text: str, out: list[ModelEvent]) -> None:
         self._size.piece(text)
-        if not self._text:
+        if not self._text.pieces:
             self._end_reasoning(out)
             out.append(OutputItemAdded(MessageItem(role="assistant", content=())))
-        self._text.append(text)
+        end = self._text.add(text)
         if self._live:
-            out.append(OutputTextDelta(text))
+            out.append(OutputTextDelta(self._text, end))
 
     # --- the end
     def _complete(self, out: list[ModelEvent]) -> None:
@@ -202,14 +203,14 @@ class ChatDecoder:
             raise answer_broken(self._finish or "")
         named = self._end_text(out)
         self._end_reasoning(out)
-        if self._text:
-            out.append(OutputItemDone(self._from(_message("".join(self._text)))))
+        if self._text.pieces:
+            out.append(OutputItemDone(self._from(_message(self._text.text()))))
         calls = [*self._calls.in_order(), *named]
         is_cut = finish in LENGTH and bool(calls)
         if finish in LENGTH | FILTERED and not is_cut:
             raise incomplete_response(finish)
-        if self._afterthought:
-            out.append(OutputItemDone(self._from(_reasoning("".join(self._afterthought)))))
+        if self._afterthought.pieces:
+            out.append(OutputItemDone(self._from(_reasoning(self._afterthought.text()))))
         for n, call in enumerate(calls):
             # The limit may have cut the last call even if its arguments can be parsed.
             cut = is_cut and (call is calls[-1] or not call.has_whole_arguments())
@@ -238,11 +239,11 @@ class ChatDecoder:
         return made
 
     def _end_reasoning(self, out: list[ModelEvent]) -> None:
-        if self._reasoning:
+        if self._reasoning.pieces:
             kept = {FIELD: self._field} if self._field is not None else {}
-            item = self._from(_reasoning("".join(self._reasoning)), kept, details=True)
+            item = self._from(_reasoning(self._reasoning.text()), kept, details=True)
             out.append(OutputItemDone(item))
-            self._reasoning.clear()
+            self._reasoning = ItemText()
 
     def _from(self, item: T, kept: Json = None, *, details: bool = False) -> T:
         """Return the item with the origin of this answer."""

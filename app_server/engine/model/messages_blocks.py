@@ -24,6 +24,7 @@ from app_server.engine.model.prompt import (
     ReasoningSummaryTextDelta,
 )
 from app_server_protocol.encoding import Json, json_bytes
+from app_server_protocol.engine.item_text import ItemText
 from app_server_protocol.item_origin import ItemOrigin
 from app_server_protocol.responses import (
     FunctionCall,
@@ -50,7 +51,8 @@ class ReadBlock(Struct):
     """A block, as far as it has arrived."""
 
     kind: str
-    pieces: list[str] = msgspec.field(default_factory=list)
+    written: ItemText = msgspec.field(default_factory=ItemText)
+    """A text, a thought, or the arguments of a call."""
     id: str = ""
     name: str = ""
     input: Json = None
@@ -60,10 +62,6 @@ class ReadBlock(Struct):
     is_whole: bool = False
     is_begun: bool = False
     """Whether the start of its item was emitted."""
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
 
 
 class AnswerBlocks:
@@ -154,23 +152,23 @@ class AnswerBlocks:
         if text is None or block.is_whole:
             return
         self._size.piece(text)
-        block.pieces.append(text)
+        end = block.written.add(text)
         if self._waiting[0] is block:
-            self._show(block, text, out)
+            self._show(block, end, out)
 
-    def _show(self, block: ReadBlock, text: str, out: list[ModelEvent]) -> None:
-        """Emit a piece of the first waiting block."""
+    def _show(self, block: ReadBlock, end: int, out: list[ModelEvent]) -> None:
+        """Emit how far the text of the first waiting block has come."""
         if block.kind == "thinking":
             if not block.is_begun:
                 block.is_begun = True
                 out.append(OutputItemAdded(ReasoningResponseItem()))
                 out.append(ReasoningSummaryPartAdded(0))
-            out.append(ReasoningSummaryTextDelta(text, 0))
+            out.append(ReasoningSummaryTextDelta(block.written, end, 0))
         elif block.kind == "text":
             if not block.is_begun:
                 block.is_begun = True
                 out.append(OutputItemAdded(MessageItem(role="assistant", content=())))
-            out.append(OutputTextDelta(text))
+            out.append(OutputTextDelta(block.written, end))
 
     def _advance(self, out: list[ModelEvent], *, at_end: bool = False) -> None:
         """Emit the items of complete blocks that have no incomplete one before them."""
@@ -183,12 +181,12 @@ class AnswerBlocks:
             if (item := self._item(block)) is not None:
                 out.append(OutputItemDone(item))
             following = self._waiting[0] if self._waiting else None
-            if following is not None and following.pieces:
-                self._show(following, following.text, out)
+            if following is not None and (end := len(following.written.pieces)):
+                self._show(following, end, out)
 
     def _item(self, block: ReadBlock) -> MessageItem | ReasoningResponseItem | FunctionCall | None:
         """Return the item of a block; None for an empty text."""
-        text = block.text
+        text = block.written.text()
         match block.kind:
             case "tool_use":
                 self._calls += 1

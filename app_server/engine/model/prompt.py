@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from app_server.engine.config.model_rows import ModelRow
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.item_text import ItemText
 from app_server_protocol.engine.token_usage import RateLimitSnapshot, TokenUsage
 from app_server_protocol.policy import ReasoningSummary, Verbosity
 from app_server_protocol.responses import ResponseItem
@@ -104,11 +105,17 @@ class OutputItemDone(Struct, frozen=True):
 
 
 class OutputTextDelta(Struct, frozen=True):
-    delta: str
+    """The text of the message has come up to `end`; the decoder may have added more to it since."""
+
+    text: ItemText
+    end: int
 
 
 class ReasoningSummaryTextDelta(Struct, frozen=True):
-    delta: str
+    """A part of the summary has come up to `end`."""
+
+    text: ItemText
+    end: int
     summary_index: int
 
 
@@ -117,7 +124,10 @@ class ReasoningSummaryPartAdded(Struct, frozen=True):
 
 
 class ReasoningContentDelta(Struct, frozen=True):
-    delta: str
+    """A part of the raw reasoning has come up to `end`."""
+
+    text: ItemText
+    end: int
     content_index: int
 
 

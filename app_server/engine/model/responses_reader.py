@@ -28,7 +28,9 @@ from app_server.engine.model.prompt import (
 )
 from app_server.engine.support.engine_errors import StreamDisconnected
 from app_server_protocol.encoding import Json
+from app_server_protocol.engine.item_text import ItemText, Part
 from app_server_protocol.responses import (
+    CallItem,
     MessageItem,
     OutputText,
     ResponseItem,
@@ -58,8 +60,10 @@ class ResponsesDecoder:
         """Number of complete items."""
         self._open: ResponseItem | None = None
         """The message that has begun and is not complete; None if there is none."""
-        self._text: list[str] = []
-        """Deltas of the open message's text."""
+        self._text = ItemText()
+        """Text of the open message, as far as it came in deltas."""
+        self._thoughts: dict[Part, ItemText] = {}
+        """Texts of the open thought, as far as they came in deltas. A call leaves it open."""
 
     def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
         """Append the events of a frame. Raises ModelError if it reports a failure."""
@@ -71,6 +75,9 @@ class ResponsesDecoder:
         kind = payload.get("type") or frame.event
         if kind == "response.output_text.delta" or kind == "response.refusal.delta":
             self._delta(payload.get("delta"), out)
+            return
+        if kind == "response.reasoning_text.delta" or kind == "response.reasoning_summary_text.delta":
+            self._thought(payload, out, in_summary=kind == "response.reasoning_summary_text.delta")
             return
         if payload.get("object") == "response" and "output" in payload:
             kind, payload = "response.completed", {"response": payload}
@@ -91,8 +98,16 @@ class ResponsesDecoder:
 
     def _delta(self, delta: Json, out: list[ModelEvent]) -> None:
         if isinstance(delta, str):
-            self._text.append(delta)
-            out.append(OutputTextDelta(delta))
+            out.append(OutputTextDelta(self._text, self._text.add(delta)))
+
+    def _thought(self, payload: Payload, out: list[ModelEvent], *, in_summary: bool) -> None:
+        delta = payload.get("delta")
+        if not isinstance(delta, str):
+            return
+        index = count(payload.get("summary_index" if in_summary else "content_index")) or 0
+        text = self._thoughts.setdefault((in_summary, index), ItemText())
+        kind = ReasoningSummaryTextDelta if in_summary else ReasoningContentDelta
+        out.append(kind(text, text.add(delta), index))
 
     def _take(self, event: ModelEvent, size: int, out: list[ModelEvent]) -> None:
         match event:
@@ -102,6 +117,8 @@ class ResponsesDecoder:
             case OutputItemAdded():
                 self._finish_text(out)
                 self._open = event.item
+                if not isinstance(event.item, CallItem):
+                    self._thoughts = {}
             case _:
                 pass
         out.append(event)
@@ -109,13 +126,14 @@ class ResponsesDecoder:
     def _note(self, item: ResponseItem) -> None:
         self._count += 1
         self._done.add(_identity(item))
+        if not isinstance(item, CallItem):
+            self._thoughts = {}
         if isinstance(item, MessageItem):
-            self._open, self._text = None, []
+            self._open, self._text = None, ItemText()
 
     def _finish_text(self, out: list[ModelEvent]) -> None:
         """Complete a message whose text came only in deltas."""
-        text = "".join(self._text)
-        if text:
+        if self._text.pieces and (text := self._text.text()):
             id = self._open.id if isinstance(self._open, MessageItem) else None
             item = MessageItem(role="assistant", content=(OutputText(text=text),), id=id)
             self._note(item)
@@ -181,13 +199,6 @@ def _parts(content: Json) -> list[Json]:
     return parts
 
 
-def _delta(
-    kind: type[ReasoningSummaryTextDelta | ReasoningContentDelta], index: str, payload: Payload
-) -> ModelEvent | None:
-    delta = payload.get("delta")
-    return kind(delta, count(payload.get(index)) or 0) if isinstance(delta, str) else None
-
-
 def _summary_part(payload: Payload) -> ModelEvent:
     return ReasoningSummaryPartAdded(count(payload.get("summary_index")) or 0)
 
@@ -212,9 +223,7 @@ _READERS: Final[Mapping[str, Callable[[Payload], ModelEvent | None]]] = {
     "response.created": lambda payload: Created(),
     "response.output_item.added": partial(_of_item, OutputItemAdded),
     "response.output_item.done": partial(_of_item, OutputItemDone),
-    "response.reasoning_summary_text.delta": partial(_delta, ReasoningSummaryTextDelta, "summary_index"),
     "response.reasoning_summary_part.added": _summary_part,
-    "response.reasoning_text.delta": partial(_delta, ReasoningContentDelta, "content_index"),
     "response.failed": _failed,
     "error": _error,
 }

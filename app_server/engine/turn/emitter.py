@@ -35,11 +35,11 @@ class EventSink(Protocol):
 class StartedItem(Struct, frozen=True):
     item: items.Item
     started_ms: int
-    texts: dict[Part, ItemText] = msgspec.field(default_factory=dict)
-    """Texts of a message or of reasoning, as far as they are written: the only place that keeps them."""
+    grown: dict[Part, events.ItemTextGrown] = msgspec.field(default_factory=dict)
+    """How far each text of a message or of reasoning has been emitted."""
 
     def cut(self, now_ms: int) -> items.Item:
-        item = with_text(self.item, {part: text.text() for part, text in self.texts.items()})
+        item = with_text(self.item, {part: each.text.text(0, each.end) for part, each in self.grown.items()})
         if isinstance(item, items.CommandExecution) and item.seconds is None:
             item = replace(item, seconds=max(now_ms - self.started_ms, 0) / 1000)
         if isinstance(
@@ -144,21 +144,12 @@ class TurnEmitter:
         self._open[item.id] = StartedItem(item, at_ms)
         self.emit(events.ItemStarted(item, at_ms, announced, own_id))
 
-    def grow(self, item_id: str, piece: str, part: Part = WHOLE, *, shown: bool = True) -> None:
-        """Add a piece to a text of an open item. `shown` says whether clients are sent it before the item ends."""
-        texts = self._open[item_id].texts
-        text = texts.get(part)
-        if text is None:
-            text = texts[part] = ItemText()
-        text.pieces.append(piece)
-        if shown:
-            grown = events.ItemTextGrown(item_id, part, text, len(text.pieces))
-            self._outbox.emit(self.operation_id, grown, turn_id=self.turn_id)
-
-    def text(self, item_id: str) -> str:
-        """Return the text so far of an open message or plan."""
-        text = self._open[item_id].texts.get(WHOLE)
-        return "" if text is None else text.text()
+    def grow(self, item_id: str, text: ItemText, end: int, part: Part = WHOLE) -> None:
+        """Emit that a text of an open item has come up to `end`. The text is that of whoever writes it, and may have
+        come further since.
+        """
+        grown = self._open[item_id].grown[part] = events.ItemTextGrown(item_id, part, text, end)
+        self._outbox.emit(self.operation_id, grown, turn_id=self.turn_id)
 
     def is_open(self, item_id: str) -> bool:
         return item_id in self._open
@@ -166,7 +157,7 @@ class TurnEmitter:
     def update(self, item: items.Item) -> None:
         """Replace the stored state of an open item, without an event; this state is completed if the item is cut."""
         open_item = self._open[item.id]
-        self._open[item.id] = StartedItem(item, open_item.started_ms, open_item.texts)
+        self._open[item.id] = StartedItem(item, open_item.started_ms, open_item.grown)
 
     def decline(self, item_id: str) -> None:
         """Cut an item as declined: the user refused it and thereby ended the turn."""

@@ -238,7 +238,7 @@ class ModelCall(Struct, frozen=True, kw_only=True, eq=False):
         for event in batch:
             match event:
                 case OutputTextDelta():
-                    assembler.text_delta(event.delta)
+                    assembler.text_delta(event)
                 case OutputItemDone():
                     self._item(event, reply, calls)
                     assembler.take(event)

@@ -75,7 +75,7 @@ class ReleasedEvents:
 
     def put(self, event: SessionEvent) -> None:
         if isinstance(event.event, ItemTextGrown):
-            self._untaken += len(event.event.text.pieces[-1])
+            self._untaken += len(event.event.text.pieces[event.event.end - 1])
         queue(self._events, event)
         if self._arrival is not None:
             self._arrival.set()

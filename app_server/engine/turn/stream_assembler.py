@@ -18,6 +18,7 @@ from app_server.engine.model import prompt
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.engine.turn.turn_items import shown_item
 from app_server_protocol.engine.events import ReasoningSummaryPart
+from app_server_protocol.engine.item_text import ItemText
 from app_server_protocol.engine.items import AgentMessage, Item, Plan, Reasoning, WebSearch
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.values import replace
@@ -53,24 +54,24 @@ class ReplyAssembler:
         self._message: PlanMessage | None = None
         """The message that is being written; None if there is none, or if plans are not looked for."""
 
-    def text_delta(self, delta: str) -> None:
-        """Emit a piece of text. This is the hot path: one event per piece."""
+    def text_delta(self, event: prompt.OutputTextDelta) -> None:
+        """Emit that the text of the message has grown. This is the hot path: one event per piece."""
         if self._emitter is None or not self._show_messages:
             return
         if self._plans:
-            self._plan_message().text_delta(delta)
+            self._plan_message().text_delta(event)
             return
         if self._id is None:
             self._begin(AgentMessage(self._new_id(), ()), announced=False)
         assert self._id is not None
-        self._emitter.grow(self._id, delta)
+        self._emitter.grow(self._id, event.text, event.end)
 
     def take(self, event: Visible) -> None:
         if self._emitter is None:
             return
         match event:
             case prompt.OutputTextDelta():
-                self.text_delta(event.delta)
+                self.text_delta(event)
             case prompt.OutputItemAdded():
                 item = self._shown(event.item, self._new_id())
                 own_id = _id_of(event.item) is None
@@ -81,11 +82,11 @@ class ReplyAssembler:
             case prompt.OutputItemDone():
                 self._done(event.item)
             case prompt.ReasoningSummaryTextDelta():
-                self._emitter.grow(self._reasoning(), event.delta, (True, event.summary_index))
+                self._emitter.grow(self._reasoning(), event.text, event.end, (True, event.summary_index))
             case prompt.ReasoningSummaryPartAdded():
                 self._emitter.emit(ReasoningSummaryPart(self._reasoning(), event.summary_index))
             case prompt.ReasoningContentDelta():
-                self._emitter.grow(self._reasoning(), event.delta, (False, event.content_index))
+                self._emitter.grow(self._reasoning(), event.text, event.end, (False, event.content_index))
 
     def _plan_message(self, item: AgentMessage | None = None) -> PlanMessage:
         """Return the message that is being written. Begin it if the provider announced none."""
@@ -200,36 +201,39 @@ class PlanFinder:
 
 
 class PlanMessage:
-    """One message, from its first piece to its end."""
+    """One message, from its first piece to its end. What its items show are texts of their own."""
 
     def __init__(self, emitter: TurnEmitter, message: AgentMessage, *, announced: bool, own_id: bool) -> None:
         self._emitter, self._message = emitter, message
         self._announced, self._own_id = announced, own_id
         self._finder = PlanFinder()
-        self._streamed = False
-        self._waiting = ""
-        """Blank text before the first character that is not blank."""
+        self._read = 0
+        """Offset up to which the message was read; 0 if it does not come in deltas, and is shown at its end."""
+        self._said = ItemText()
+        """The message without its plans."""
         self._has_begun = False
         """Whether the item of the message has begun."""
         self._plan: str | None = None
         """Id of the open plan; None if none is open. Its item ends with the message, or when another plan begins."""
+        self._planned = ItemText()
+        """Text of the open plan."""
         self._in_plan = False
 
-    def text_delta(self, delta: str) -> None:
-        self._streamed = True
-        self._take(self._finder.feed(delta), shown=True)
+    def text_delta(self, event: prompt.OutputTextDelta) -> None:
+        start, self._read = self._read, event.end
+        for piece in event.text.pieces[start : event.end]:
+            self._take(self._finder.feed(piece))
 
     def complete(self, message: AgentMessage) -> None:
         """Handle the complete message; the part that was not streamed is emitted now."""
-        if not self._streamed:
-            self._take(self._finder.feed(message.text), shown=False)
-        self._take(self._finder.finish(), shown=self._streamed)
+        if not self._read:
+            self._take(self._finder.feed(message.text))
+        self._take(self._finder.finish())
         self._end_plan()
         if self._has_begun:
-            text = self._emitter.text(self._message.id)
-            self._emitter.complete(replace(message, id=self._message.id, content=(text,)))
+            self._emitter.complete(replace(message, id=self._message.id, content=(self._said.text(),)))
 
-    def _take(self, pieces: Iterable[Piece], *, shown: bool) -> None:
+    def _take(self, pieces: Iterable[Piece]) -> None:
         for piece in pieces:
             match piece:
                 case PlanEdge():
@@ -238,25 +242,27 @@ class PlanMessage:
                         self._end_plan()
                         self._begin_plan()
                 case text if self._in_plan and self._plan is not None:
-                    self._emitter.grow(self._plan, text, shown=shown)
+                    end = self._planned.add(text)
+                    if self._read:
+                        self._emitter.grow(self._plan, self._planned, end)
                 case text:
-                    self._text(text, shown=shown)
+                    self._say(text)
 
-    def _text(self, text: str, *, shown: bool) -> None:
+    def _say(self, text: str) -> None:
+        end = self._said.add(text)
         if not self._has_begun:
-            self._waiting += text
-            if not self._waiting.strip():
+            if not text.strip():
                 return
-            text, self._waiting = self._waiting, ""
             self._has_begun = True
             self._emitter.start(self._message, announced=self._announced, own_id=self._own_id)
-        self._emitter.grow(self._message.id, text, shown=shown)
+        if self._read:
+            self._emitter.grow(self._message.id, self._said, end)
 
     def _begin_plan(self) -> None:
-        self._plan = self._emitter.new_plan_id()
+        self._plan, self._planned = self._emitter.new_plan_id(), ItemText()
         self._emitter.start(Plan(self._plan, ""))
 
     def _end_plan(self) -> None:
         if self._plan is not None:
-            self._emitter.complete(Plan(self._plan, self._emitter.text(self._plan)))
+            self._emitter.complete(Plan(self._plan, self._planned.text()))
             self._plan = None

@@ -1,8 +1,9 @@
 """The text of a running item: a message, a plan, the parts of reasoning. Pure.
 
-A text only grows. It is kept once, in pieces, by the turn that writes the item; everybody who reads it holds offsets,
-which count pieces: the journal how far it has written the text, subscribers how far they were sent it, the item itself
-if it is cut. A piece is a delta of the model.
+A text only grows. It is kept once, in pieces: whoever makes the text adds to it, which is the decoder of the model's
+answer, or for a proposed plan the turn that finds it in a message. Everybody else has the same object and offsets,
+which count pieces: an event how far the text had come, the journal how far it has written the text, subscribers how far
+they were sent it, the item itself if it is cut. A piece is a delta of the model. The pieces are joined here alone.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ WHOLE: Part = (False, 0)
 T = TypeVar("T", bound=str | bytes)
 
 
-class ItemText(Struct, eq=False):
+class ItemText(Struct):
     """A text that grows: a message, a part of a thought."""
 
     pieces: list[str] = msgspec.field(default_factory=list)
+
+    def add(self, piece: str) -> int:
+        """Add a piece. Return the offset behind it."""
+        self.pieces.append(piece)
+        return len(self.pieces)
 
     def text(self, start: int = 0, end: int | None = None) -> str:
         """Return the pieces of a range as one text."""

@@ -23,6 +23,7 @@ from app_server_protocol.responses import (
     ReasoningText,
 )
 from tests.engine.model.scripted import JSON, LETTERS, sse
+from tests.support.written_texts import content_deltas, text_deltas
 
 DONE = b"data: [DONE]\n\n"
 
@@ -86,8 +87,7 @@ def test_live_text_comes_in_deltas_with_token_counts() -> None:
     )
     assert read(*frames, DONE, live=True) == [
         BEGUN,
-        prompt.OutputTextDelta("Hel"),
-        prompt.OutputTextDelta("lo"),
+        *text_deltas("Hel", "lo"),
         message("Hello"),
         prompt.Completed(counted),
     ]
@@ -102,11 +102,10 @@ def test_reasoning_ends_where_the_text_begins(key: str, wrap: object) -> None:
     frames = [piece(**{key: wrap("th")}), piece(**{key: wrap("ink")}), piece(content="said"), piece("stop")]
     assert read(*frames, DONE, live=True) == [
         THINKING,
-        prompt.ReasoningContentDelta("th", 0),
-        prompt.ReasoningContentDelta("ink", 0),
+        *content_deltas("th", "ink"),
         thought("think"),
         BEGUN,
-        prompt.OutputTextDelta("said"),
+        *text_deltas("said"),
         message("said"),
         prompt.Completed(None),
     ]
@@ -356,8 +355,8 @@ def test_an_answer_in_which_calls_are_looked_for_has_the_words_of_its_sieve(piec
     events = written(decoder, pieces)
     decoder.decode(SseDecoder().feed(piece("stop"))[0], events)
     decoder.end(events)
-    deltas = [event.delta for event in events if isinstance(event, prompt.OutputTextDelta)]
-    assert deltas == [text for is_thought, text in shown if not is_thought]
+    deltas = [event for event in events if isinstance(event, prompt.OutputTextDelta)]
+    assert deltas == text_deltas(*(text for is_thought, text in shown if not is_thought))
 
 
 def calls_of(decoder: ChatDecoder, pieces: list[str]) -> int:

@@ -78,7 +78,7 @@ async def hear(header: str, body: Sequence[bytes], *, chat: bool) -> Heard:
                 for event in batch:
                     match event:
                         case OutputTextDelta():
-                            heard.deltas.append(event.delta)
+                            heard.deltas.append(event.text.pieces[event.end - 1])
                         case OutputItemDone(MessageItem() as item):
                             heard.messages += [
                                 part.text for part in item.content if isinstance(part, OutputText)

@@ -27,6 +27,7 @@ from app_server_protocol.responses import (
     ResponseItem,
 )
 from tests.support.claude import events, shell, stream, text, thinking, tool_use
+from tests.support.written_texts import summary_deltas, text_deltas
 
 ORIGIN = ItemOrigin(answer="1-", provider="anthropic", model="claude-opus-5-5", wire="messages")
 
@@ -78,8 +79,9 @@ def test_blocks_become_items_in_their_order_with_what_the_provider_wants_back() 
     assert json.loads(call.arguments) == {"command": ["ls"]}
     assert isinstance(empty, FunctionCall)
     assert (empty.arguments, empty.call_id) == ("{}", "toolu_2")
-    assert [event.delta for event in out if isinstance(event, OutputTextDelta)] == ["I ", "look."]
-    assert [e.delta for e in out if isinstance(e, ReasoningSummaryTextDelta)] == ["First, ", "look."]
+    assert [each for each in out if isinstance(each, OutputTextDelta)] == text_deltas("I ", "look.")
+    thoughts = [each for each in out if isinstance(each, ReasoningSummaryTextDelta)]
+    assert thoughts == summary_deltas("First, ", "look.")
 
 
 def test_tokens_are_counted_with_what_was_cached() -> None:
@@ -143,7 +145,8 @@ def test_blocks_that_interleave_are_shown_one_after_the_other() -> None:
         {"type": "message_stop"},
     ]
     shown = [event for event in read(frames) if isinstance(event, OutputItemAdded | OutputTextDelta)]
-    assert [e.delta if isinstance(e, OutputTextDelta) else "+" for e in shown] == ["+", "a", "b", "+", "y"]
+    begun = OutputItemAdded(MessageItem(role="assistant", content=()))
+    assert shown == [begun, *text_deltas("a", "b"), begun, *text_deltas("y")]
 
 
 def test_what_nobody_knows_is_passed_over() -> None:

@@ -17,7 +17,6 @@ from app_server.engine.model.prompt import (
     Created,
     ModelEvent,
     OutputItemDone,
-    OutputTextDelta,
     RateLimits,
 )
 from app_server.engine.model.served_models import ModelsUnknown, ServedModels
@@ -43,11 +42,12 @@ from tests.engine.model.scripted import (
     sse,
     text_delta,
 )
+from tests.support.written_texts import text_deltas
 
 FINE = answer(CREATED, text_delta("a"), COMPLETED)
 NO_LIMITS = RateLimits(RateLimitSnapshot())
 WHOLE_MESSAGE = OutputItemDone(MessageItem(role="assistant", content=(OutputText(text="a"),)))
-EVENTS: list[ModelEvent] = [NO_LIMITS, Created(), OutputTextDelta("a"), WHOLE_MESSAGE, Completed(None)]
+EVENTS: list[ModelEvent] = [NO_LIMITS, Created(), *text_deltas("a"), WHOLE_MESSAGE, Completed(None)]
 
 
 class Login:
@@ -154,7 +154,7 @@ async def test_events_before_a_failure_are_yielded_before_it() -> None:
     events: list[ModelEvent] = []
     with pytest.raises(StreamDisconnected, match="fell over"):
         await ask(client_for(http), into=events)
-    assert events == [NO_LIMITS, Created(), OutputTextDelta("par")]
+    assert events == [NO_LIMITS, Created(), *text_deltas("par")]
     assert http.open == 0
 
 

@@ -18,7 +18,7 @@ from app_server.engine.model.model_errors import (
     ResponseTooLarge,
     UnexpectedStatus,
 )
-from app_server.engine.model.prompt import Completed, Created, ModelEvent, OutputItemDone, OutputTextDelta
+from app_server.engine.model.prompt import Completed, Created, ModelEvent, OutputItemDone
 from app_server.engine.support.engine_errors import ModelError, StreamDisconnected
 from app_server_protocol.encoding import Json
 from app_server_protocol.responses import MessageItem, OutputText
@@ -26,10 +26,11 @@ from tests.engine.model.provider_server import ProviderServer, Then, head, provi
 from tests.engine.model.scripted import COMPLETED, CREATED, IDENTITY, ask, provider_config, text_delta
 from tests.support.loading import modules_loaded_by
 from tests.support.waiting import until
+from tests.support.written_texts import text_deltas
 
 ANSWER = CREATED + text_delta("grüße 😀") + COMPLETED
 WHOLE_MESSAGE = OutputItemDone(MessageItem(role="assistant", content=(OutputText(text="grüße 😀"),)))
-EVENTS: list[ModelEvent] = [Created(), OutputTextDelta("grüße 😀"), WHOLE_MESSAGE, Completed(None)]
+EVENTS: list[ModelEvent] = [Created(), *text_deltas("grüße 😀"), WHOLE_MESSAGE, Completed(None)]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from tests.engine.model.scripted import (
     sse,
     text_delta,
 )
+from tests.support.written_texts import content_deltas, summary_deltas, text_deltas
 
 
 def read(*frames: bytes, end: bool = False) -> list[prompt.ModelEvent]:
@@ -62,10 +63,10 @@ def test_a_whole_answer() -> None:
     assert events == [
         prompt.Created(),
         prompt.OutputItemAdded(MessageItem(role="assistant", content=(), id="m")),
-        prompt.OutputTextDelta("Hel"),
+        *text_deltas("Hel"),
         prompt.ReasoningSummaryPartAdded(1),
-        prompt.ReasoningSummaryTextDelta("think", 1),
-        prompt.ReasoningContentDelta("raw", 2),
+        *summary_deltas("think", index=1),
+        *content_deltas("raw", index=2),
         prompt.OutputItemDone(MessageItem(role="assistant", content=(OutputText(text="Hello"),))),
         prompt.Completed(
             TokenUsage(
@@ -80,10 +81,8 @@ def test_a_whole_answer() -> None:
 
 
 def test_the_type_in_the_data_is_enough_and_so_is_the_name_of_the_event() -> None:
-    assert read(sse({"type": "response.output_text.delta", "delta": "a"})) == [prompt.OutputTextDelta("a")]
-    assert read(b'event: response.output_text.delta\ndata: {"delta": "b"}\n\n') == [
-        prompt.OutputTextDelta("b")
-    ]
+    assert read(sse({"type": "response.output_text.delta", "delta": "a"})) == text_deltas("a")
+    assert read(b'event: response.output_text.delta\ndata: {"delta": "b"}\n\n') == text_deltas("b")
 
 
 @pytest.mark.parametrize(
@@ -104,19 +103,19 @@ def test_the_type_in_the_data_is_enough_and_so_is_the_name_of_the_event() -> Non
     ],
 )
 def test_frames_without_content_are_skipped(frame: bytes) -> None:
-    assert read(frame, text_delta("on")) == [prompt.OutputTextDelta("on")]
+    assert read(frame, text_delta("on")) == text_deltas("on")
 
 
 def test_odd_texts_come_through() -> None:
-    assert read(b'data: {"type":"response.output_text.delta","delta":"a\\ud800b"}\n\n') == [
-        prompt.OutputTextDelta("a\ud800b")
-    ]
-    assert read(b'data: {"type":"response.output_text.delta","delta":"a\xe2\x82b"}\n\n') == [
-        prompt.OutputTextDelta("a\ufffdb")
-    ]
-    assert read(b'data: {"type":"response.output_text.delta","delta":"\\u0000\\n"}\n\n') == [
-        prompt.OutputTextDelta("\x00\n")
-    ]
+    assert read(b'data: {"type":"response.output_text.delta","delta":"a\\ud800b"}\n\n') == text_deltas(
+        "a\ud800b"
+    )
+    assert read(b'data: {"type":"response.output_text.delta","delta":"a\xe2\x82b"}\n\n') == text_deltas(
+        "a\ufffdb"
+    )
+    assert read(b'data: {"type":"response.output_text.delta","delta":"\\u0000\\n"}\n\n') == text_deltas(
+        "\x00\n"
+    )
 
 
 def test_an_item_of_an_unknown_kind_is_kept_as_other() -> None:
@@ -146,7 +145,7 @@ def test_a_message_with_another_content_is_shown(content: Json) -> None:
 
 def test_a_refusal_streams_as_text() -> None:
     deltas = (event("response.refusal.delta", delta=text) for text in ("Sor", "ry."))
-    assert read(*deltas) == [prompt.OutputTextDelta("Sor"), prompt.OutputTextDelta("ry.")]
+    assert read(*deltas) == text_deltas("Sor", "ry.")
 
 
 @pytest.mark.parametrize(("fields", "call_id"), [({}, ""), ({"id": "fc"}, "fc"), ({"call_id": "c"}, "c")])

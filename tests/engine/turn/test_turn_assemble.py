@@ -9,10 +9,7 @@ from hypothesis import strategies as st
 from app_server.engine.model.prompt import (
     OutputItemAdded,
     OutputItemDone,
-    OutputTextDelta,
-    ReasoningContentDelta,
     ReasoningSummaryPartAdded,
-    ReasoningSummaryTextDelta,
 )
 from app_server.engine.turn.emitter import TurnEmitter
 from app_server.engine.turn.stream_assembler import Piece, PlanEdge, PlanFinder, ReplyAssembler, Visible
@@ -39,6 +36,7 @@ from app_server_protocol.responses import (
     parse_response_item,
 )
 from tests.support.event_sink import EventSink
+from tests.support.written_texts import content_deltas, summary_deltas, text_deltas
 
 
 def play(*events: Visible, raw: bool = False, messages: bool = True, end: bool = False) -> list[EngineEvent]:
@@ -75,8 +73,7 @@ def item_ids(emitted: list[EngineEvent]) -> list[str]:
 def test_a_message_is_emitted_as_it_is_written() -> None:
     emitted = play(
         OutputItemAdded(message(None)),
-        OutputTextDelta("Hel"),
-        OutputTextDelta("lo"),
+        *text_deltas("Hel", "lo"),
         OutputItemDone(message("Hello")),
     )
     assert kinds(emitted) == ["ItemStarted", "ItemTextGrown", "ItemTextGrown", "ItemCompleted"]
@@ -91,7 +88,7 @@ def test_an_item_that_comes_whole_is_begun_and_completed() -> None:
 
 
 def test_a_delta_without_an_item_begins_one() -> None:
-    emitted = play(OutputTextDelta("x"), OutputItemDone(message("x")))
+    emitted = play(*text_deltas("x"), OutputItemDone(message("x")))
     assert kinds(emitted) == ["ItemStarted", "ItemTextGrown", "ItemCompleted"]
     assert set(item_ids(emitted)) == {"new-0"}, "an item keeps the id that it began with"
 
@@ -112,12 +109,10 @@ def test_each_item_without_an_id_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("kind", ["message", "reasoning"])
 def test_an_item_that_is_cut_ends_once_with_what_there_is(kind: str) -> None:
     if kind == "message":
-        emitted = play(OutputItemAdded(message(None)), OutputTextDelta("Hel"), OutputTextDelta("l"), end=True)
+        emitted = play(OutputItemAdded(message(None)), *text_deltas("Hel", "l"), end=True)
     else:
         added = OutputItemAdded(ReasoningResponseItem(id="r", summary=()))
-        emitted = play(
-            added, ReasoningSummaryTextDelta("Hel", 0), ReasoningSummaryTextDelta("l", 0), end=True
-        )
+        emitted = play(added, *summary_deltas("Hel", "l"), end=True)
     (cut,) = [event for event in emitted if isinstance(event, ItemCompleted)]
     assert cut.cut
     assert (cut.item.text if isinstance(cut.item, AgentMessage) else "") == (
@@ -133,11 +128,11 @@ def test_reasoning_is_summarised_and_raw() -> None:
     item = ReasoningResponseItem(
         id="r", summary=(SummaryText(text="short"),), content=(ReasoningText(text="long"),)
     )
-    events = (
+    events: tuple[Visible, ...] = (
         OutputItemAdded(ReasoningResponseItem(id="r", summary=())),
-        ReasoningSummaryTextDelta("sh", 0),
+        *summary_deltas("sh"),
         ReasoningSummaryPartAdded(1),
-        ReasoningContentDelta("lo", 0),
+        *content_deltas("lo"),
         OutputItemDone(item),
     )
     for raw in (False, True):
@@ -160,7 +155,7 @@ def test_reasoning_is_summarised_and_raw() -> None:
 
 def test_a_reviewers_messages_are_not_shown_but_its_searches_are() -> None:
     search = WebSearchCall(id="w", status="completed", action=SearchAction(query="q"))
-    emitted = play(OutputTextDelta("x"), OutputItemDone(message("x")), OutputItemDone(search), messages=False)
+    emitted = play(*text_deltas("x"), OutputItemDone(message("x")), OutputItemDone(search), messages=False)
     assert kinds(emitted) == ["ItemStarted", "ItemCompleted"]
 
 

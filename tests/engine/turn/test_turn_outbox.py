@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from app_server.engine.context.history import ConversationHistory
 from app_server.engine.storage.writer import LineForm, NullRolloutWriter, RolloutWriter
 from app_server.engine.turn.emitter import TurnEmitter
-from app_server.engine.turn.outbox import YIELD_ROUNDS, Line, Outbox, Transcript
+from app_server.engine.turn.outbox import MOST_UNTAKEN, YIELD_ROUNDS, Line, Outbox, ReleasedEvents, Transcript
 from app_server.engine.turn.token_counts import TokenCounts
 from app_server_protocol.engine.events import (
     ItemCompleted,
     ItemTextGrown,
     SessionEvent,
 )
-from app_server_protocol.engine.item_text import WHOLE, Part
+from app_server_protocol.engine.item_text import WHOLE, ItemText, Part
 from app_server_protocol.engine.items import AgentMessage
 from app_server_protocol.engine.notices import HistoryItemRecorded, ProgressNotice
 from app_server_protocol.engine.token_usage import TokenUsage
@@ -158,6 +158,18 @@ async def test_a_text_is_one_event_however_often_it_grows_and_waits_only_for_wha
     assert notice == ProgressNotice(message="before")
     assert isinstance(grown, ItemTextGrown)
     assert grown.text.text(0, grown.end) == "abcde"
+
+
+async def test_what_a_decoder_has_read_ahead_waits_for_nobody() -> None:
+    """A producer pauses for the text that events speak of, not for what they will speak of."""
+    released, text = ReleasedEvents(), ItemText(["a", "b" * (MOST_UNTAKEN + 1)])
+    released.put(SessionEvent("1", "t", ItemTextGrown("m", WHOLE, text, 1)))
+    with anyio.fail_after(5):
+        await released.wait_for_capacity()
+    released.put(SessionEvent("1", "t", ItemTextGrown("m", WHOLE, text, 2)))
+    with anyio.move_on_after(0) as waited:
+        await released.wait_for_capacity()
+    assert waited.cancelled_caught
 
 
 def test_items_of_the_history_are_emitted_only_while_somebody_wants_them() -> None:

@@ -6,7 +6,6 @@ from functools import cache
 
 from jsonschema import Draft7Validator
 
-from app_server.engine.turn.emitter import TurnEmitter
 from app_server.server.apis.v2.v2_adapter import ThreadAdapter
 from app_server.server.conversations.live_turn import LiveTurn
 from app_server_protocol.encoding import Json
@@ -22,6 +21,7 @@ from app_server_protocol.engine.token_usage import (
 from app_server_protocol.export import schemas
 from app_server_protocol.responses import InputText, MessageItem
 from tests.support.adapter_messages import lines_of
+from tests.support.written_texts import WritingTurn
 
 THREAD = "01a1fc2e-450f-7ed0-9b52-64722a96c4dc"
 TURN, OTHER_TURN = "01a1fc2e-5000-7ed0-9b52-64722a96c4dc", "01a1fc2e-6000-7ed0-9b52-64722a96c4dc"
@@ -89,8 +89,8 @@ class Recording:
         self.messages += found
         return found
 
-    def turn(self, turn_id: str = TURN, operation_id: str = "7") -> TurnEmitter:
-        return TurnEmitter(self, operation_id, turn_id, lambda: NOW)
+    def turn(self, turn_id: str = TURN, operation_id: str = "7") -> WritingTurn:
+        return WritingTurn(self, operation_id, turn_id, lambda: NOW)
 
     def params(self, method: str) -> list[Json]:
         return [each["params"] for each in self.messages if each["method"] == method]

@@ -247,7 +247,7 @@ def test_whatever_a_turn_emits_is_in_order(
                     turn.start(item_of(kind, id, over=False))
                     open_items[id] = kind
                 case "delta":
-                    turn.grow(id, "x") if turn.is_open(id) else turn.emit(grown(id, "x"))
+                    turn.write(id, "x") if turn.is_open(id) else turn.emit(grown(id, "x"))
                     turn.emit(CommandOutput(id, ExecOutputStream.STDOUT, b"x"))
                 case "complete" if id in open_items:
                     turn.complete(item_of(open_items.pop(id), id, over=True))

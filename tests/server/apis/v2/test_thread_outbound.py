@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from app_server.engine.turn.emitter import TurnEmitter
 from app_server.server.conversations.adapter import Activity, ConversationStatus, OutboundMessage
 from app_server.server.rpc.backlog import SendBuffer
 from app_server_protocol.encoding import Json
@@ -35,9 +34,10 @@ from tests.server.apis.v2.recorded import (
     command,
 )
 from tests.support.adapter_messages import lines_of
+from tests.support.written_texts import WritingTurn
 
 
-def begun(*, subscribed: bool = True) -> tuple[Recording, TurnEmitter]:
+def begun(*, subscribed: bool = True) -> tuple[Recording, WritingTurn]:
     """Return a turn that has begun."""
     seen = Recording(subscribed=subscribed)
     turn = seen.turn()
@@ -45,14 +45,14 @@ def begun(*, subscribed: bool = True) -> tuple[Recording, TurnEmitter]:
     return seen, turn
 
 
-def say(turn: TurnEmitter, *texts: str, id: str = "msg-1") -> None:
+def say(turn: WritingTurn, *texts: str, id: str = "msg-1") -> None:
     turn.start(items.AgentMessage(id, ()))
     for text in texts:
-        turn.grow(id, text)
+        turn.write(id, text)
     turn.complete(items.AgentMessage(id, ("".join(texts),)))
 
 
-def question(turn: TurnEmitter, item_id: str) -> CommandApprovalQuestion:
+def question(turn: WritingTurn, item_id: str) -> CommandApprovalQuestion:
     asking = CommandApprovalQuestion(
         call_id=item_id,
         command=("bash", "-lc", "ls"),
@@ -115,7 +115,7 @@ def test_a_short_turn() -> None:
 def test_an_interrupt_ends_what_is_open() -> None:
     seen, turn = begun()
     turn.start(items.AgentMessage("m", ()))
-    turn.grow("m", "half")
+    turn.write("m", "half")
     turn.start(command())
     turn.start(items.McpToolCall(id="c", invocation=McpInvocation(server="s", tool="t")))
     turn.turn_ended(events.TurnStatus.INTERRUPTED, reason=TurnAbortReason.INTERRUPTED)
@@ -134,7 +134,7 @@ def test_an_interrupt_ends_what_is_open() -> None:
 def test_a_retry_ends_the_broken_message_first() -> None:
     seen, turn = begun()
     turn.start(items.AgentMessage("m1", ()))
-    turn.grow("m1", "bro")
+    turn.write("m1", "bro")
     turn.cut_text()
     error = TurnError("stream cut", ErrorClass.RESPONSE_STREAM_DISCONNECTED)
     turn.emit(events.AttemptFailed(error, 1, 5))
@@ -228,11 +228,11 @@ def test_reasoning_has_parts_and_raw_text() -> None:
     seen, turn = begun()
     turn.start(items.Reasoning("r", ()))
     turn.emit(events.ReasoningSummaryPart("r", 0))
-    turn.grow("r", "think", (True, 0))
-    turn.grow("r", 'ra"w', (False, 2))
+    turn.write("r", "think", (True, 0))
+    turn.write("r", 'ra"w', (False, 2))
     turn.complete(items.Reasoning("r", ("think",), ('ra"w',), False))
     turn.start(items.Plan("p", ""))
-    turn.grow("p", "1. look")
+    turn.write("p", "1. look")
     turn.complete(items.Plan("p", "1. look"))
     turn.turn_ended(events.TurnStatus.COMPLETED)
     assert seen.params("item/reasoning/summaryPartAdded")[0]["summaryIndex"] == 0
@@ -295,10 +295,10 @@ def test_raw_items_are_for_those_who_asked() -> None:
 def test_without_a_subscriber_only_the_status_is_told() -> None:
     seen, turn = begun(subscribed=False)
     turn.start(items.AgentMessage("m", ()))
-    turn.grow("m", "half")
+    turn.write("m", "half")
     assert seen.messages == []
     seen.subscribed = True
-    turn.grow("m", " a word")
+    turn.write("m", " a word")
     turn.complete(items.AgentMessage("m", ("half a word",)))
     turn.turn_ended(events.TurnStatus.COMPLETED)
     assert seen.short() == [
@@ -313,7 +313,7 @@ def test_an_adapter_that_is_made_during_a_turn_keeps_the_order() -> None:
     turn = before.turn()
     turn.turn_started(events.TurnKind.REGULAR, None)
     turn.start(items.AgentMessage("m", ()))
-    turn.grow("m", "x")
+    turn.write("m", "x")
     turn.complete(items.AgentMessage("m", ("x",)))
     turn.turn_ended(events.TurnStatus.COMPLETED)
     for event in before.emitted[2:]:
