@@ -202,6 +202,13 @@ class FakeServer:
             case "crash-once" if not os.path.exists(self.log + ".once"):
                 open(self.log + ".once", "w").close()
                 os._exit(5)
+            case "notifies":
+                progress = {"progressToken": 1, "progress": 0.5}
+                note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
+                self.raw(20_000 * (json.dumps(note).encode() + b"\n"))
+            case "asks-and-never-reads":
+                ping = {"jsonrpc": "2.0", "id": "unread", "method": "ping", "params": {"text": "x" * 200}}
+                self.raw(20_000 * (json.dumps(ping).encode() + b"\n"))
             case "hang-call":
                 return
             case "half-message":

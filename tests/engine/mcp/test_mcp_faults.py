@@ -264,6 +264,22 @@ async def test_an_enormous_result_is_cut_at_bounded_cost(rig: Rig, modern: bool)
 
 
 @both_eras
+@pytest.mark.parametrize("mode", ["notifies", "asks-and-never-reads"])
+async def test_a_flood_during_a_call_costs_little_memory_and_not_the_call(
+    rig: Rig, mode: str, modern: bool
+) -> None:
+    async with rig.fake(mode, modern=modern, tool_timeout_sec=30) as mcp:
+        tracemalloc.start()
+        try:
+            outcome = await mcp.requests.call(ECHO, {"text": "through"})
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert outcome.payload().content == content("through")
+        assert peak < 5_000_000
+
+
+@both_eras
 async def test_pages_that_never_end_are_cut(rig: Rig, modern: bool) -> None:
     async with rig.fake("endless-pages", modern=modern) as mcp:
         assert len(mcp.tools()) == MAX_PAGES
