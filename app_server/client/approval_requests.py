@@ -171,6 +171,8 @@ class McpToolCallFacts(Struct, frozen=True, kw_only=True):
     description: str | None = None
     annotations: Json = None
     """Hints of the server about the tool, in the form of MCP. None if it gives none."""
+    can_be_remembered: bool = False
+    """Whether the thread can approve further calls of the tool."""
     can_be_kept: bool = False
     """Whether the settings can approve the tool for every thread."""
 
@@ -194,12 +196,14 @@ class McpElicitationRequest(AskedRequest[question.McpServerElicitation], frozen=
         if not isinstance(meta, dict) or meta.get("codex_approval_kind") != "mcp_tool_call":
             return None
         persist = meta.get("persist")
+        offered = persist if isinstance(persist, list) else []
         return McpToolCallFacts(
             tool=str(meta.get("tool_name", "")),
             arguments=meta.get("tool_params"),
             description=meta.get("tool_description"),
             annotations=meta.get("tool_annotations"),
-            can_be_kept=isinstance(persist, list) and "always" in persist,
+            can_be_remembered="session" in offered,
+            can_be_kept="always" in offered,
         )
 
     def accept(self, content: Json = None) -> ApprovalReply:
@@ -207,7 +211,11 @@ class McpElicitationRequest(AskedRequest[question.McpServerElicitation], frozen=
         return self._acted("accept", content)
 
     def accept_for_thread(self) -> ApprovalReply:
-        """Accept the call of `tool_call`, and further calls of its tool in this thread."""
+        """Accept the call of `tool_call`, and further calls of its tool in this thread. Raises ValueError if the user
+        is to be asked about each.
+        """
+        if self.tool_call is None or not self.tool_call.can_be_remembered:
+            raise ValueError("the server did not offer to remember an approval of this")
         return self._lasting("session")
 
     def accept_always(self) -> ApprovalReply:
@@ -225,8 +233,6 @@ class McpElicitationRequest(AskedRequest[question.McpServerElicitation], frozen=
         return self._acted("cancel")
 
     def _lasting(self, persist: str) -> ApprovalReply:
-        if self.tool_call is None:
-            raise ValueError("only an approval of a tool call can be kept")
         kept = question.McpServerElicitationRequestResponse(
             action="accept", content={}, meta={"persist": persist}
         )

@@ -91,7 +91,8 @@ class PendingQuestion(Struct, eq=False):
             case PermissionsApprovalRequest():
                 return ("y", "a", "n")
             case McpElicitationRequest(tool_call=call) if call is not None:
-                return ("y", "a", "r", "n") if call.can_be_kept else ("y", "a", "n")
+                lasting = (("a", call.can_be_remembered), ("r", call.can_be_kept))
+                return ("y", *(key for key, is_offered in lasting if is_offered), "n")
             case McpElicitationRequest() if self._form is None:
                 return ("y", "n")
             case McpElicitationRequest() if self._form is not None and self._form.current is None:

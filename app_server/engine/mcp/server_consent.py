@@ -14,7 +14,7 @@ from app_server_protocol.mcp import ToolAnnotations
 
 def needs_approval(config: McpServerConfig, tool: McpTool) -> bool:
     """Return whether a call of the tool needs the user's approval."""
-    match config.tool_approvals.get(tool.tool, config.approval):
+    match _mode(config, tool):
         case McpApproval.APPROVE:
             return False
         case McpApproval.PROMPT:
@@ -23,6 +23,13 @@ def needs_approval(config: McpServerConfig, tool: McpTool) -> bool:
             return read_only_hint(tool) is not True
         case McpApproval.AUTO:
             return may_do_harm(tool.definition.annotations)
+
+
+def approvals_last(config: McpServerConfig, tool: McpTool) -> bool:
+    """Return whether an approval of the tool may hold for later calls: not if the settings name the calls that need
+    one.
+    """
+    return _mode(config, tool) is McpApproval.AUTO
 
 
 def may_do_harm(hints: ToolAnnotations | None) -> bool:
@@ -36,10 +43,13 @@ def may_do_harm(hints: ToolAnnotations | None) -> bool:
 
 def is_silent(config: McpServerConfig, tool: McpTool) -> bool:
     """Return whether a tool needs approval only because its server gives no hints about it."""
-    automatic = config.tool_approvals.get(tool.tool, config.approval) is McpApproval.AUTO
     hints = tool.definition.annotations
     given = () if hints is None else (hints.read_only_hint, hints.destructive_hint, hints.open_world_hint)
-    return automatic and all(hint is None for hint in given)
+    return _mode(config, tool) is McpApproval.AUTO and all(hint is None for hint in given)
+
+
+def _mode(config: McpServerConfig, tool: McpTool) -> McpApproval:
+    return config.tool_approvals.get(tool.tool, config.approval)
 
 
 def read_only_hint(tool: McpTool) -> bool | None:

@@ -14,7 +14,12 @@ from pydantic_core import to_json
 from app_server.engine.approvals.consent import EVERYTHING, Consent, McpCallSubject
 from app_server.engine.config.mcp_server_settings import McpServerConfig
 from app_server.engine.hooks.turn_hooks import NO_TURN_HOOKS
-from app_server.engine.mcp.server_consent import annotations_of, is_silent, needs_approval
+from app_server.engine.mcp.server_consent import (
+    annotations_of,
+    approvals_last,
+    is_silent,
+    needs_approval,
+)
 from app_server.engine.mcp.tool_catalog import McpTool
 from app_server.engine.support.engine_errors import ConfigError
 from app_server.engine.support.worker_threads import run_in_thread
@@ -53,7 +58,7 @@ async def refusal(call: ToolCall, tool: McpTool, arguments: Json, turn: ToolCont
     if word.approves:
         turn.report_decision(name, call_id, ReviewDecision.APPROVED)
         return None
-    if word.asks is None and turn.approvals.remembered.covers(consent):
+    if word.asks is None and approvals_last(config, tool) and turn.approvals.remembered.covers(consent):
         turn.report_decision(name, call_id, ReviewDecision.APPROVED_FOR_SESSION, by_user=True)
         return None
     match await _ask(call, tool, config, arguments, turn):
@@ -84,6 +89,7 @@ async def _ask(
     call: ToolCall, tool: McpTool, config: McpServerConfig, arguments: Json, turn: ToolContext
 ) -> McpCallDecision | None:
     """Ask the user; return None if nobody could be asked."""
+    lasting = await _lasting(config, tool, turn)
     question = McpCallQuestion(
         call_id=call.call_id,
         server=tool.server,
@@ -91,7 +97,7 @@ async def _ask(
         description=tool.definition.description,
         annotations=annotations_of(tool),
         arguments={} if arguments is None else arguments,
-        can_be_kept=await run_in_thread(mcp_settings.can_keep_approval, turn.config, config),
+        lasting=lasting,
         as_inquiry=not turn.config.features.enabled(AS_ELICITATION),
         reason=call.word.asks,
     )
@@ -99,7 +105,23 @@ async def _ask(
         return McpCallDecision.ONCE
     answer = await turn.approvals.questions.ask(call.call_id, lambda: turn.emit(question))
     await turn.approvals.flush()
-    return answer if isinstance(answer, McpCallDecision) else None
+    return _as_offered(answer, lasting) if isinstance(answer, McpCallDecision) else None
+
+
+async def _lasting(config: McpServerConfig, tool: McpTool, turn: ToolContext) -> tuple[McpCallDecision, ...]:
+    """Return the lasting approvals that the user is offered, the widest last."""
+    if not approvals_last(config, tool):
+        return ()
+    if await run_in_thread(mcp_settings.can_keep_approval, turn.config, config):
+        return McpCallDecision.SESSION, McpCallDecision.ALWAYS
+    return (McpCallDecision.SESSION,)
+
+
+def _as_offered(decision: McpCallDecision, lasting: tuple[McpCallDecision, ...]) -> McpCallDecision:
+    """Return the decision; in place of a lasting approval that was not offered, the widest that was."""
+    if decision in lasting or decision not in (McpCallDecision.SESSION, McpCallDecision.ALWAYS):
+        return decision
+    return lasting[-1] if lasting else McpCallDecision.ONCE
 
 
 async def _keep(config: McpServerConfig, tool: McpTool, turn: ToolContext) -> None:

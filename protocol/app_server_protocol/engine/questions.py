@@ -97,8 +97,8 @@ class McpCallQuestion(Struct, frozen=True, kw_only=True):
     annotations: Json
     """The MCP server's own hints about the tool, in the format of MCP; None if it gives none."""
     arguments: Json
-    can_be_kept: bool
-    """Whether an approval may be stored in the user's settings."""
+    lasting: tuple[McpCallDecision, ...]
+    """Approvals of later calls as well that are offered, the widest last."""
     as_inquiry: bool
     """Whether clients of the thread API are asked in the form of a question of the model, and not of the server."""
     reason: str | None = None

@@ -344,6 +344,13 @@ def test_a_rule_is_not_offered_where_the_settings_cannot_keep_it() -> None:
     assert "no answer" in (asked.enter("rule") or "")
 
 
+def test_nothing_lasting_is_offered_where_each_call_is_asked_about() -> None:
+    each = {key: value for key, value in CALL.items() if key != "persist"}
+    asked = elicitation({"type": "object", "properties": {}}, _meta=each)
+    assert asked.keys == ("y", "n")
+    assert "no answer" in (asked.enter("always") or "")
+
+
 def test_a_page_to_visit_is_shown_with_its_address() -> None:
     asked = question(
         "mcpServer/elicitation/request",

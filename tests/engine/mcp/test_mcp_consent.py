@@ -3,7 +3,7 @@
 import pytest
 
 from app_server.engine.config.mcp_server_settings import McpApproval, McpServerConfig, McpStdioTransport
-from app_server.engine.mcp.server_consent import is_silent, needs_approval
+from app_server.engine.mcp.server_consent import approvals_last, is_silent, needs_approval
 from app_server.engine.mcp.tool_catalog import McpTool, model_tools, server_tools
 from app_server_protocol.encoding import Json
 
@@ -61,6 +61,13 @@ def test_the_mode_of_a_tool_goes_before_that_of_its_server() -> None:
     config = server(McpApproval.PROMPT, t=McpApproval.APPROVE)
     assert not needs_approval(config, tool(None))
     assert needs_approval(server(McpApproval.APPROVE, t=McpApproval.PROMPT), tool(READERS["reader"]))
+
+
+def test_approvals_last_where_the_hints_decide() -> None:
+    for mode in McpApproval:
+        assert approvals_last(server(mode), tool(None)) is (mode is McpApproval.AUTO)
+    assert approvals_last(server(McpApproval.PROMPT, t=McpApproval.AUTO), tool(None))
+    assert not approvals_last(server(McpApproval.AUTO, t=McpApproval.PROMPT), tool(None))
 
 
 @pytest.mark.parametrize("hints", ALL)

@@ -128,8 +128,8 @@ async def test_a_reader_is_not_asked_about(world: MakeWorld) -> None:
 
 
 async def test_a_yes_for_the_session_is_for_that_tool_in_that_thread(world: MakeWorld) -> None:
-    tables = table("notes", default_tools_approval_mode='"prompt"')
-    replies = [*changing("m1", "m2"), *changing("m3", tool="echo"), *changing("m4")]
+    tables = table("notes", env="{ HINTS = '{\"hinted_other\": null}' }")
+    replies = [*changing("m1", "m2"), *changing("m3", tool="hinted_other"), *changing("m4")]
     async with world(*replies, tables=tables, config=ASKS) as w:
         answers = iter(
             [{**ACCEPTS, "_meta": {"persist": "session"}}, {"action": "decline"}, {"action": "decline"}]
@@ -170,6 +170,57 @@ async def test_a_yes_for_good_is_not_offered_where_the_settings_cannot_keep_it(
         assert question["_meta"]["persist"] == ["session"]
         assert outcomes(w) == [None]
         assert (w.home / "config.toml").read_text() == before
+
+
+@pytest.mark.parametrize("mode", ["prompt", "writes"])
+@pytest.mark.parametrize("persist", ["session", "always"])
+async def test_settings_that_name_the_calls_to_ask_about_have_each_asked_about(
+    world: MakeWorld, mode: str, persist: str
+) -> None:
+    tables = table("notes", default_tools_approval_mode=f'"{mode}"')
+    async with world(*changing("m1", "m2"), tables=tables, config=ASKS) as w:
+        w.client.decide(ELICITATION, {**ACCEPTS, "_meta": {"persist": persist}})
+        before = (w.home / "config.toml").read_text()
+        thread = await start(w.client)
+        for _ in range(2):
+            await say(w.client, thread)
+        questions = notified(w, ELICITATION)
+        assert len(questions) == 2
+        assert not any("persist" in each["_meta"] for each in questions)
+        assert outcomes(w) == [None, None]
+        assert (w.home / "config.toml").read_text() == before
+
+
+async def test_all_ways_of_asking_offer_nothing_lasting_about_such_calls(world: MakeWorld) -> None:
+    tables = table("notes", **{"tools.change.approval_mode": '"prompt"'})
+    async with world(*changing("m1", "m2"), tables=tables, config=ASKS) as w:
+        choose: Json = {"answers": ["Allow for this session"]}
+        w.client.decide(
+            INQUIRY, lambda request: {"answers": {request["params"]["questions"][0]["id"]: choose}}
+        )
+        thread = await start(w.client, config={"features.tool_call_mcp_elicitation": False})
+        for _ in range(2):
+            await say(w.client, thread)
+        asked = [params["questions"][0] for params in notified(w, INQUIRY)]
+        assert [[option["label"] for option in each["options"]] for each in asked] == 2 * [
+            ["Allow", "Cancel"]
+        ]
+        assert outcomes(w) == [None, None]
+    async with world(*changing("m1", "m2"), tables=tables, config=ASKS, acp=True) as w:
+        editor, session = await opened(w)
+        editor.permit("allow_once", "allow_for_session")
+        assert [await editor.ends(session) for _ in range(2)] == ["end_turn", "end_turn"]
+        asked = notified(w, "session/request_permission")
+        assert [[option["kind"] for option in each["options"]] for each in asked] == 2 * [
+            ["allow_once", "reject_once"]
+        ]
+    able: Json = {"elicitation": True}
+    async with world(*changing("m1", "m2"), tables=tables, config=ASKS, capabilities=able) as w:
+        w.client.decide("elicitationRequest", {**ACCEPTS, "_meta": {"persist": "session"}})
+        conversation = await w.open()
+        for _ in range(2):
+            await w.client.turn(conversation)
+        assert len(notified(w, "elicitationRequest")) == 2
 
 
 @pytest.mark.parametrize(

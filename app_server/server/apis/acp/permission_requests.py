@@ -104,7 +104,8 @@ def _about_tool(session_id: str, event: McpCallQuestion, call: ToolCallView | No
     )
     texts = [event.message, *([event.description] if event.description else [])]
     fields = shown.fields(tuple(map(text_content, texts)))
-    return _permission(session_id, fields, _options("this tool"), to_command)
+    options = _options("this tool") if event.lasting else (_YES, _NO)
+    return _permission(session_id, fields, options, to_command)
 
 
 def _permission(

@@ -31,11 +31,12 @@ CANCEL: Final = "Cancel"
 
 # Clients match the header and the labels, and show the descriptions.
 HEADER: Final = "Approve app tool call?"
+FOR_SESSION: Final = wire.ToolRequestUserInputOption(
+    label=ALLOW_FOR_SESSION, description="Run the tool and remember this choice for this session."
+)
 OPTIONS: Final = (
     wire.ToolRequestUserInputOption(label=ALLOW, description="Run the tool and continue."),
-    wire.ToolRequestUserInputOption(
-        label=ALLOW_FOR_SESSION, description="Run the tool and remember this choice for this session."
-    ),
+    FOR_SESSION,
     wire.ToolRequestUserInputOption(label=CANCEL, description="Cancel this tool call."),
 )
 
@@ -57,7 +58,7 @@ def call_question(
     return asked(
         wire.MCP_SERVER_ELICITATION_REQUEST,
         wire.McpServerElicitationRequestParams.model_construct(form),
-        lambda result: ResolveUserInput(asking.call_id, _as_offered(decide_call(result), asking)),
+        lambda result: ResolveUserInput(asking.call_id, decide_call(result)),
         is_elicitation_answer,
     )
 
@@ -65,13 +66,14 @@ def call_question(
 def _about(asking: McpCallQuestion) -> Json:
     about: dict[str, Json] = {
         "codex_approval_kind": APPROVAL_KIND,
-        "persist": ["session", "always"] if asking.can_be_kept else ["session"],
         "tool_name": asking.tool,
         "tool_params": asking.arguments,
         "tool_params_display": [
             {"name": name, "value": value, "display_name": name} for name, value in _named(asking.arguments)
         ],
     }
+    if asking.lasting:
+        about["persist"] = [each.value for each in asking.lasting]
     if asking.description is not None:
         about["tool_description"] = asking.description
     if asking.annotations is not None:
@@ -83,17 +85,11 @@ def _named(arguments: Json) -> list[tuple[str, Json]]:
     return list(arguments.items()) if isinstance(arguments, dict) else []
 
 
-def _as_offered(decision: McpCallDecision, asking: McpCallQuestion) -> McpCallDecision:
-    """Return the decision, reduced to the session if no wider one was offered."""
-    if decision is McpCallDecision.ALWAYS and not asking.can_be_kept:
-        return McpCallDecision.SESSION
-    return decision
-
-
 def _inquiry(thread_id: str, turn_id: str, asking: McpCallQuestion, item_id: str) -> OutboundRequest:
     id = f"mcp_tool_call_approval_{item_id}"
+    options = OPTIONS if asking.lasting else tuple(each for each in OPTIONS if each is not FOR_SESSION)
     question = wire.ToolRequestUserInputQuestion(
-        id=id, header=HEADER, question=asking.message, is_other=False, options=OPTIONS
+        id=id, header=HEADER, question=asking.message, is_other=False, options=options
     )
     return asked(
         wire.ITEM_TOOL_REQUEST_USER_INPUT,
