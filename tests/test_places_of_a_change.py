@@ -159,6 +159,24 @@ def test_each_class_of_settings_is_made_of_what_was_set() -> None:
 
 
 # --- a quirk of a provider
+def test_each_quirk_is_read_where_requests_and_answers_are_formed() -> None:
+    read = {
+        node.attr
+        for module in modules()
+        if module.startswith("app_server.") and not module.endswith(".quirks")
+        for node in nodes(module)
+        if isinstance(node, ast.Attribute) and "quirks" in _last_name(node.value)
+    }
+    assert {field.name for field in fields(Quirks)} - read == set()
+
+
+def _last_name(node: ast.AST) -> str:
+    """Return the last name in an expression: of `a.b` and of `a.b()` it is `b`."""
+    if isinstance(node, ast.Call):
+        return _last_name(node.func)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
 FREE_TEXTS: Final = {"thoughts_field", "max_tokens", "session_header", "reasoning_context"}
 """Quirks that name a field, a header or a value of the provider."""
 

@@ -109,8 +109,6 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Form of call arguments that are sent back: `text` as they came, or `object` for always a JSON object."""
     max_tokens: str = "max_completion_tokens"
     """Name of the field that limits an answer over Chat Completions."""
-    cache_control: bool = False
-    """Whether marks of Claude's prompt cache are sent over Chat Completions."""
     cache_key: bool = False
     """Whether `prompt_cache_key` and `store` are sent over Chat Completions."""
     session_header: str | None = None
@@ -125,8 +123,6 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether the provider searches the web by itself, if the user has enabled that."""
     store_items: bool = False
     """Whether the provider stores the items of a conversation and wants their ids back."""
-    responses_only: bool = False
-    """Whether the model calls tools only over the Responses API."""
     blank_overflow: bool = False
     """Whether a status 400 without a body means that the conversation is too long."""
     reasoning_context: str | None = None
