@@ -97,7 +97,7 @@ def shown(w: World) -> list[tuple[str, str]]:
 def settings(name: str, strict: Strict, **more: Json) -> Json:
     return {
         "provider": {"name": name, "wire": strict.wire, **more},
-        "config": {"model": strict.model},
+        "config": {"model": strict.model, "model_max_output_tokens": 32_000},
         "capabilities": EXPERIMENTAL,
     }
 
