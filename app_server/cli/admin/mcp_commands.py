@@ -28,10 +28,10 @@ async def list_servers(server: RequestClient, args: argparse.Namespace) -> None:
     configured = await _configured(server)
     offered = {each.name: each for each in await _statuses(server)} if args.start else {}
     if args.json:
-        show_json([_as_json(name, settings, offered.get(name)) for name, settings in configured.items()])
+        show_json([as_json(name, settings, offered.get(name)) for name, settings in configured.items()])
         return
     for name, settings in configured.items():
-        show(f"{name:<16} {_transport(settings)}")
+        show(f"{name:<16} {shown_transport(settings)}")
         if name in offered:
             show(f"{'':<16} {_offer(offered[name])}")
     if not configured:
@@ -97,7 +97,7 @@ async def _statuses(server: RequestClient) -> list[wire.McpServerStatus]:
     ]
 
 
-def _as_json(name: str, settings: Mapping[str, Json], status: wire.McpServerStatus | None) -> Json:
+def as_json(name: str, settings: Mapping[str, Json], status: wire.McpServerStatus | None) -> Json:
     """Return a server in the form that scripts know from codex. `started` is present if it was started."""
     get = settings.get
     if "url" in settings:
@@ -124,7 +124,8 @@ def _as_json(name: str, settings: Mapping[str, Json], status: wire.McpServerStat
     return shown if status is None else {**shown, "started": status.to_value()}
 
 
-def _transport(settings: Mapping[str, Json]) -> str:
+def shown_transport(settings: Mapping[str, Json]) -> str:
+    """Return how a server is reached, in one line."""
     off = "" if settings.get("enabled", True) else " (disabled)"
     if "url" in settings:
         return f"{settings['url']}{off}"

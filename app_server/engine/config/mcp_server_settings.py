@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import ClassVar, Final, get_args
 
 import msgspec
 from msgspec import Struct
@@ -33,6 +33,8 @@ class McpStdioTransport(Redacted, frozen=True, kw_only=True):
     """An MCP server that is a child process."""
 
     HIDDEN = ("args", "env")
+    KEY: ClassVar[str] = "command"
+    REACHED: ClassVar[str] = "started by `command`"
     IS_REMOTE: ClassVar[bool] = False
     MAIN_SETTINGS: ClassVar[str] = "its `command`, `args` and `env`"
     address: ClassVar[None] = None
@@ -71,6 +73,8 @@ class McpHttpTransport(Redacted, frozen=True, kw_only=True):
     """An MCP server that is reached over streamable HTTP."""
 
     HIDDEN = ("http_headers",)
+    KEY: ClassVar[str] = "url"
+    REACHED: ClassVar[str] = "reached by `url`"
     IS_REMOTE: ClassVar[bool] = True
     MAIN_SETTINGS: ClassVar[str] = "its `url` and its token"
     url: str
@@ -107,6 +111,8 @@ McpTransportSettings = McpStdioTransport | McpHttpTransport
 """The way to reach an MCP server. Each class says what the rest of the engine asks of any transport; mypy names what a
 new class lacks:
 
+- `KEY`: the setting whose presence chooses it; those of the other transports are then refused;
+- `REACHED`: how a server with that setting is reached, in the words of such a refusal;
 - `IS_REMOTE`: whether the server runs elsewhere: it is told no folders, and `doctor` asks it only with `--online`;
 - `MAIN_SETTINGS`: the settings that a user corrects if the server does not start;
 - `address`: its URL, of which clients are shown the origin; None if it has none;
@@ -115,6 +121,8 @@ new class lacks:
 - `credential_variables`: environment variables with credentials. No command inherits them;
 - `credentials`: configured values that may be credentials, with their names. They are redacted everywhere.
 """
+
+TRANSPORTS: Final[tuple[type[McpTransportSettings], ...]] = get_args(McpTransportSettings)
 
 
 class McpApproval(StrEnum):

@@ -18,10 +18,10 @@ from app_server.engine.config.features import FEATURES, Features
 from app_server.engine.config.hook_settings import HOOKS
 from app_server.engine.config.layers import Layered
 from app_server.engine.config.mcp_server_settings import (
+    TRANSPORTS,
     McpHttpTransport,
     McpLoginSettings,
     McpServerConfig,
-    McpStdioTransport,
     McpTransportSettings,
 )
 from app_server.engine.config.model_tables import ModelSettings, ModelTables
@@ -119,15 +119,17 @@ def _mcp_server(name: str, table: SettingsTable) -> McpServerConfig:
 
 
 def _transport(table: SettingsTable) -> McpTransportSettings:
-    if "command" in table:
-        _refuse(table, McpHttpTransport, "a server that is started by `command`")
-        if "oauth" in table.tables:
-            raise table.invalid("oauth", "is not supported for a server that is started by `command`")
-        return table.build(McpStdioTransport)
-    if "url" in table:
-        _refuse(table, McpStdioTransport, "a server that is reached by `url`")
+    kind = next((each for each in TRANSPORTS if each.KEY in table), None)
+    if kind is None:
+        raise table.wrong(f"needs {' or '.join(f'a `{each.KEY}`' for each in TRANSPORTS)}")
+    where = f"is not supported for a server that is {kind.REACHED}"
+    for key in (key for other in TRANSPORTS if other is not kind for key in table.given(other)):
+        raise table.invalid(key, where)
+    if kind is McpHttpTransport:
         return table.build(McpHttpTransport, login=_mcp_login(table.table("oauth")))
-    raise table.wrong("needs a `command` or a `url`")
+    if "oauth" in table.tables:
+        raise table.invalid("oauth", where)
+    return table.build(kind)
 
 
 def _mcp_login(table: SettingsTable) -> McpLoginSettings:
@@ -135,11 +137,6 @@ def _mcp_login(table: SettingsTable) -> McpLoginSettings:
     if login.client_secret is not None and not login.client_id:
         raise table.invalid("client_secret", "needs the `client_id` that it belongs to")
     return login
-
-
-def _refuse(table: SettingsTable, kind: type, where: str) -> None:
-    for key in table.given(kind):
-        raise table.invalid(key, f"is not supported for {where}")
 
 
 def read_otel(settings: SettingsTable) -> config_values.OtelConfig:
