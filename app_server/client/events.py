@@ -76,6 +76,7 @@ ThreadEvent: TypeAlias = (
     | thread.ThreadStartedNotification
     | thread.ThreadStatusChangedNotification
     | thread.ThreadTokenUsageUpdatedNotification
+    | thread.McpServerStatusUpdatedNotification
     | settings.ThreadSettingsUpdatedNotification
     | thread.ThreadNameUpdatedNotification
     | thread.ThreadGoalUpdatedNotification

@@ -10,6 +10,7 @@ from typing_extensions import TypeAliasType
 import app_server.client
 from app_server.client import exports as library
 from app_server.client import server_events
+from app_server.client.events import TURN_ROWS, ThreadEvent
 from app_server_protocol.v2 import v2_table
 
 pytestmark = pytest.mark.scenario
@@ -71,6 +72,12 @@ def test_the_package_offers_the_exported_names() -> None:
     assert [name for name in names if getattr(app_server.client, name) is not getattr(library, name)] == []
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         getattr(app_server.client, "Nothing")  # noqa: B009  a type checker would see it
+
+
+def test_streams_have_the_shape_of_every_notification_about_a_thread() -> None:
+    events = {*typing.get_args(ThreadEvent)}
+    of_threads = [row for row in TURN_ROWS.values() if "thread_id" in row.params.__struct_fields__]
+    assert [row.method for row in of_threads if row.params not in events] == []
 
 
 def test_every_notification_can_be_imported() -> None:

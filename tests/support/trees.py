@@ -13,7 +13,9 @@ from pathlib import Path
 from hypothesis import strategies as st
 from msgspec import Struct
 
-FENCED = (".git", ".codex", ".agents", ".aws")
+from app_server_protocol.policy import PROTECTED_FOLDERS
+
+FENCED = PROTECTED_FOLDERS
 OUTSIDE = ("out", "out/d")
 FOLDERS = ("a", "a/b", "a/b/c", "a/d", "x", "x/y", *OUTSIDE)
 HOMES = ("home", "a/conf/home", "a/b/home", "x/y/deep/home")

@@ -79,6 +79,8 @@ class BuiltinTool(Struct, frozen=True):
     parallel: bool = False
     in_reviews: bool = True
     """Whether reviewers are offered the tool."""
+    replaceable: bool = False
+    """Whether a client may bring a tool of the same name, which then takes its place: this one only reads."""
 
     def spec(self) -> ToolSpec:
         """Return the description for the model."""
@@ -159,10 +161,29 @@ TOOLS: Final = (
     PLAN,
     BuiltinTool("apply_patch", patch_tool, FREEFORM_PATCH, PatchToolKind.FREEFORM),
     BuiltinTool("apply_patch", patch_tool, tool_schemas.PatchArguments, PatchToolKind.FUNCTION),
-    BuiltinTool("grep_files", file_tools, tool_schemas.GrepFilesArguments, "grep_files", parallel=True),
-    BuiltinTool("read_file", file_tools, tool_schemas.ReadFileArguments, "read_file", parallel=True),
-    BuiltinTool("list_dir", file_tools, tool_schemas.ListDirArguments, "list_dir", parallel=True),
-    BuiltinTool("web_search", None, WebSearchTool(), "web_search_request", parallel=True, in_reviews=False),
+    BuiltinTool(
+        "grep_files",
+        file_tools,
+        tool_schemas.GrepFilesArguments,
+        "grep_files",
+        parallel=True,
+        replaceable=True,
+    ),
+    BuiltinTool(
+        "read_file", file_tools, tool_schemas.ReadFileArguments, "read_file", parallel=True, replaceable=True
+    ),
+    BuiltinTool(
+        "list_dir", file_tools, tool_schemas.ListDirArguments, "list_dir", parallel=True, replaceable=True
+    ),
+    BuiltinTool(
+        "web_search",
+        None,
+        WebSearchTool(),
+        "web_search_request",
+        parallel=True,
+        in_reviews=False,
+        replaceable=True,
+    ),
     BuiltinTool(
         "view_image",
         file_tools,
@@ -170,6 +191,7 @@ TOOLS: Final = (
         "view_image_tool",
         parallel=True,
         in_reviews=False,
+        replaceable=True,
     ),
     ASKING,
 )
@@ -178,7 +200,7 @@ TOOLS: Final = (
 BUILTIN_NAMES: Final = frozenset(tool.name for tool in (*TOOLS, *GOAL_TOOLS))
 """Names that MCP tools cannot take, whether or not the turn offers the built-in tool."""
 
-RESERVED_NAMES: Final = BUILTIN_NAMES - {"grep_files", "read_file", "list_dir", "web_search", "view_image"}
+RESERVED_NAMES: Final = BUILTIN_NAMES - {tool.name for tool in TOOLS if tool.replaceable}
 """Names that a client's tools cannot take."""
 
 

@@ -25,6 +25,7 @@ from app_server.engine.sandbox.plan import SandboxLayer, SandboxPlan, SandboxSta
 from app_server.engine.sandbox.sandbox_exec import SANDBOX_EXEC, wrap
 from app_server.engine.support import engine_errors, user_messages
 from app_server.engine.support.engine_errors import LaunchError, SandboxShortage, SandboxUnavailable
+from app_server_protocol.policy import PROTECTED_FOLDERS
 from app_server_protocol.values import replace
 
 SCRIPT = """\
@@ -83,7 +84,7 @@ GAPS = {
     "metadata": "mode, owner, times and attributes of files outside the workspace can be changed",
     "signal": "other processes of the user can be signalled",
     "see": "other processes are visible",
-    "fences": "protected folders inside the workspace (.git, .codex, .agents, .aws) can be written",
+    "fences": f"protected folders inside the workspace ({', '.join(PROTECTED_FOLDERS)}) can be written",
     "secrets": "the stored credentials of the server can be read",
 }
 

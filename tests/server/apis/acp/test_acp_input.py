@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app_server.engine.config.mcp_server_settings import McpHttpTransport, McpServerConfig, McpStdioTransport
 from app_server.engine.support.prompt_text import filled_in
-from app_server.server.apis.acp.acp_client import auth_methods, parse_client
+from app_server.server.apis.acp.acp_client import AcpClient, auth_methods, parse_client
 from app_server.server.apis.acp.acp_commands import (
     BadArguments,
     Builtin,
@@ -263,6 +263,22 @@ def test_servers_that_cannot_be_used_are_refused(server: Json) -> None:
 def test_odd_capabilities_are_none(params: Json) -> None:
     client = parse_client(params)
     assert {client.read_files, client.notices, client.forms, client.terminal_output} == {False}
+
+
+def test_each_capability_can_be_announced() -> None:
+    params = {
+        "clientInfo": {"name": "editor", "version": "1"},
+        "clientCapabilities": {
+            "fs": {"readTextFile": True, "writeTextFile": True},
+            "_meta": {"terminal_output": True},
+            "session": {"notices": {}, "compaction": {}},
+            "elicitation": {"form": {}},
+        },
+    }
+    client, plain = parse_client(params), AcpClient()
+    assert [
+        name for name in AcpClient.__struct_fields__ if getattr(client, name) == getattr(plain, name)
+    ] == []
 
 
 def test_ways_to_log_in() -> None:
