@@ -6,6 +6,7 @@ CONTRIBUTING.md says which places belong to a change. Names that are left out on
 from __future__ import annotations
 
 import ast
+import json
 import re
 from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 
@@ -24,25 +25,29 @@ from app_server.cli.parse_command import all_parsers
 from app_server.engine.config.client_limits import OPEN
 from app_server.engine.config.config_values import WireApi
 from app_server.engine.config.hook_settings import HOOK_SETTINGS
-from app_server.engine.config.mcp_server_settings import McpServerConfig
+from app_server.engine.config.mcp_server_settings import TRANSPORTS, McpServerConfig, McpTransportSettings
 from app_server.engine.config.quirk_settings import QUIRKS
 from app_server.engine.config.settings_table import SETTINGS
 from app_server.engine.model.quirks import Quirks
 from app_server.engine.model.served_models import READERS, ServerKind
 from app_server.engine.sandbox.plan import FileView, SandboxPlan
-from app_server.engine.storage.call_items import item_of_call
+from app_server.engine.storage.call_items import ended_item, item_of_call
 from app_server.engine.tools import shell_tools
-from app_server.engine.tools.registry import TOOLS
+from app_server.engine.tools.registry import GOAL_TOOLS, TOOLS
 from app_server.engine.tools.tool_base import SHELL_TOOLS
 from app_server.server.apis.v1.v1_adapter import ConversationAdapter
 from app_server.server.apis.v2.handlers.threads import in_force
 from app_server.server.conversations.adapter import QuestionKind
 from app_server.server.conversations.live_turn import LiveTurn
 from app_server.server.conversations.server_requests import PendingRequest, ServerRequests
+from app_server_protocol.encoding import Json
 from app_server_protocol.engine import notices, questions
 from app_server_protocol.engine.events import SessionEvent
 from app_server_protocol.engine.hook_events import HookEvent
-from app_server_protocol.engine.items import CommandExecution
+from app_server_protocol.engine.items import CommandExecution, ItemStatus
+from app_server_protocol.engine.thread_settings import FIELDS
+from app_server_protocol.policy import PROTECTED_FOLDERS
+from app_server_protocol.v2 import settings as wire_settings
 from app_server_protocol.v2 import v2_table
 from app_server_protocol.v2.thread_open import OpenedThread
 from tests.server.apis.acp.test_session_updates import Recording as SessionRecording
@@ -106,6 +111,15 @@ def test_requests_about_a_thread_keep_their_order_or_are_listed() -> None:
     assert {method for method, row in naming.items() if row.ordered_by is None} == WAIT_FOR_NO_OTHER
 
 
+def test_each_method_of_the_thread_api_has_its_purpose_on_a_page() -> None:
+    """Members of a family may be named by their last words alone."""
+    pages = [(ROOT / "docs" / name).read_text("utf-8") for name in ("threads.md", "checkpoints.md")]
+    spans = re.findall(r"`([^`\n]+)`", "\n".join(pages))
+    words = {word for span in spans for word in re.findall(r"[\w/]+", span)}
+    methods = v2_table.TABLE.client_requests
+    assert [each for each in methods if not {each, each.rpartition("/")[2]} & words] == []
+
+
 # --- a lasting setting of a thread
 NOT_OF_THE_SETTINGS: Final = {"thread", "disabled_plugin_ids", "multi_agent_mode"}
 
@@ -121,6 +135,47 @@ def test_what_a_client_is_told_of_an_opened_thread_is_in_force() -> None:
     ]
     keys = {key.value for key in told.keys if isinstance(key, ast.Constant)}
     assert keys == {*OpenedThread.__struct_fields__} - NOT_OF_THE_SETTINGS
+
+
+OTHER_FORMS: Final = {
+    "effort": "`model_reasoning_effort` in `config` opens a thread with it",
+    "summary": "`model_reasoning_summary` in `config` opens a thread with it",
+    "granular": "a form of `approval_policy`",
+    "sandbox_policy": "`sandbox` when a thread is opened",
+    "permission_profile": "`permissions`, shown as `active_permission_profile`",
+    "workspace_roots": "`runtime_workspace_roots`",
+    "mode": "`collaboration_mode`",
+    "system_prompt": "of ACP alone",
+}
+"""Settings that a shape of the thread API has under another name, or not at all."""
+
+
+def test_the_thread_api_takes_and_shows_each_setting_or_it_is_listed() -> None:
+    """Conversions go by the name, so a shape that lacks a field would drop the setting in silence."""
+    shapes = (
+        wire_settings.ThreadOptions.model_fields,
+        wire_settings.TurnSettings.model_fields,
+        wire_settings.ThreadSettings.__struct_fields__,
+    )
+    assert {name for name in FIELDS if any(name not in shape for shape in shapes)} == OTHER_FORMS.keys()
+
+
+def test_the_engine_reads_each_setting_of_a_thread() -> None:
+    read = {
+        node.attr
+        for module in modules()
+        if module.startswith("app_server.engine.")
+        for node in nodes(module)
+        if isinstance(node, ast.Attribute) and _last_name(node.value) == "settings"
+    }
+    assert {*FIELDS} - read == {"workspace_roots"}  # they are among the roots of the sandbox policy
+
+
+def _last_name(node: ast.AST) -> str:
+    """Return the last name in an expression: of `a.b` and of `a.b()` it is `b`."""
+    if isinstance(node, ast.Call):
+        return _last_name(node.func)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 # --- a setting
@@ -155,6 +210,7 @@ def test_each_class_of_settings_is_made_of_what_was_set() -> None:
         if node.func.attr in ("build", "fields")
         for argument in node.args[:1]
     }
+    made |= {kind.__name__ for kind in TRANSPORTS}  # one of them is chosen
     assert {part.of.__name__ for part in SETTINGS if part.of is not None} - made == set()
 
 
@@ -168,13 +224,6 @@ def test_each_quirk_is_read_where_requests_and_answers_are_formed() -> None:
         if isinstance(node, ast.Attribute) and "quirks" in _last_name(node.value)
     }
     assert {field.name for field in fields(Quirks)} - read == set()
-
-
-def _last_name(node: ast.AST) -> str:
-    """Return the last name in an expression: of `a.b` and of `a.b()` it is `b`."""
-    if isinstance(node, ast.Call):
-        return _last_name(node.func)
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 FREE_TEXTS: Final = {"thoughts_field", "max_tokens", "session_header", "reasoning_context"}
@@ -212,6 +261,51 @@ def test_stored_calls_of_each_tool_that_runs_commands_are_shown(name: str) -> No
     forms = ('{"command": ["ls"]}', '{"command": "ls"}', '{"cmd": "ls"}')
     calls = [{"type": "function_call", "call_id": "c", "name": name, "arguments": form} for form in forms]
     assert any(isinstance(item_of_call(call, "/"), CommandExecution) for call in calls)
+
+
+NO_ITEMS: Final = {
+    *("write_stdin", "list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource", "update_plan"),
+    *("grep_files", "read_file", "list_dir", "request_user_input", "get_goal", "create_goal", "update_goal"),
+}
+"""Tools whose calls are no items: those of MCP resources are items of the server's, the others are not shown."""
+
+
+ARGUMENTS: Final[Json] = {
+    "command": ["ls"],
+    "cmd": "ls",
+    "path": "a.png",
+    "input": "*** Begin Patch\n*** Delete File: a\n*** End Patch",
+}
+"""Arguments that each of the tools finds its own among."""
+CALLS: Final[list[dict[str, Json]]] = [
+    *({"type": "local_shell_call", "name": "local_shell", "action": {"command": ["ls"]}},),
+    *({"type": "web_search_call", "name": "web_search"},),
+    *(
+        {"type": "function_call", "name": tool.name, "arguments": json.dumps({**ARGUMENTS, **line})}
+        for tool in (*TOOLS, *GOAL_TOOLS)
+        for line in ({}, {"command": "ls"})
+    ),
+]
+
+
+def test_stored_calls_of_each_tool_are_shown_again_or_are_no_items() -> None:
+    """A call that is shown while it runs is shown again, too, if only the history has it."""
+    shown = {call["name"] for call in CALLS if item_of_call({"call_id": "c", **call}, "/") is not None}
+    assert {call["name"] for call in CALLS} - shown == NO_ITEMS
+
+
+def test_stored_calls_are_over_once_they_have_an_output() -> None:
+    calls = [item_of_call({"call_id": "c", **call}, "/") for call in CALLS]
+    over = [ended_item(each, "text") for each in calls if each is not None]
+    assert [each for each in over if getattr(each, "status", None) is ItemStatus.IN_PROGRESS] == []
+
+
+NAMES_THAT_CLIENTS_MAY_TAKE: Final = {"grep_files", "read_file", "list_dir", "web_search", "view_image"}
+
+
+def test_names_of_tools_that_clients_may_take_are_listed() -> None:
+    """A name that becomes reserved refuses threads of clients that bring a tool of that name."""
+    assert {tool.name for tool in TOOLS if tool.replaceable} == NAMES_THAT_CLIENTS_MAY_TAKE
 
 
 # --- a command
@@ -339,6 +433,24 @@ def test_each_part_of_a_plan_is_enforced_on_linux_or_listed() -> None:
     assert {key for key in keys if f'["{key}"]' not in launcher} == set()
 
 
+PAGES_WITH_PROTECTED_NAMES: Final = (
+    "README.md",
+    "SECURITY.md",
+    "docs/sandbox.md",
+    "docs/moving-from-codex.md",
+)
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_PROTECTED_NAMES)
+def test_pages_that_list_protected_names_have_all_of_them(page: str) -> None:
+    """A paragraph, or a row of a table, with the last but one of them is such a list."""
+    text = re.sub(r"\n(?=\|)", "\n\n", (ROOT / page).read_text("utf-8"))
+    lists = [each for each in re.split(r"\n\n+|\n(?=[-\d])", text) if "`.agents`" in each]
+    assert lists
+    for each in lists:
+        assert [name for name in PROTECTED_FOLDERS if f"`{name}`" not in each] == []
+
+
 def test_both_planners_make_all_parts_of_a_plan() -> None:
     made = [
         {keyword.arg for keyword in node.keywords}
@@ -382,6 +494,15 @@ def test_each_step_of_hooks_is_taken() -> None:
 
 
 # --- a transport of MCP servers
+@pytest.mark.parametrize("kind", TRANSPORTS, ids=lambda kind: kind.__name__)
+def test_each_transport_of_mcp_servers_is_listed_with_its_main_setting(
+    kind: type[McpTransportSettings],
+) -> None:
+    settings = {kind.KEY: "word"}
+    assert mcp_commands.shown_transport(settings) == "word"
+    assert mcp_commands.as_json("name", settings, None)["transport"][kind.KEY] == "word"
+
+
 FOR_HTTP_ALONE: Final = {"mcp_errors", "mcp_requests", "mcp_server", "mcp_servers"}
 """Modules with something for streamable HTTP alone: logins, headers, a text about one server."""
 
