@@ -30,9 +30,9 @@ from app_server.engine.support.engine_errors import StreamDisconnected
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.item_text import ItemText, Part
 from app_server_protocol.responses import (
-    CallItem,
     MessageItem,
     OutputText,
+    ReasoningResponseItem,
     ResponseItem,
     parse_response_item,
 )
@@ -63,7 +63,7 @@ class ResponsesDecoder:
         self._text = ItemText()
         """Text of the open message, as far as it came in deltas."""
         self._thoughts: dict[Part, ItemText] = {}
-        """Texts of the open thought, as far as they came in deltas. A call leaves it open."""
+        """Texts of the open thought, as far as they came in deltas."""
 
     def decode(self, frame: SseFrame, out: list[ModelEvent]) -> None:
         """Append the events of a frame. Raises ModelError if it reports a failure."""
@@ -117,7 +117,7 @@ class ResponsesDecoder:
             case OutputItemAdded():
                 self._finish_text(out)
                 self._open = event.item
-                if not isinstance(event.item, CallItem):
+                if isinstance(event.item, ReasoningResponseItem):
                     self._thoughts = {}
             case _:
                 pass
@@ -126,10 +126,10 @@ class ResponsesDecoder:
     def _note(self, item: ResponseItem) -> None:
         self._count += 1
         self._done.add(_identity(item))
-        if not isinstance(item, CallItem):
-            self._thoughts = {}
         if isinstance(item, MessageItem):
             self._open, self._text = None, ItemText()
+        elif isinstance(item, ReasoningResponseItem):
+            self._thoughts = {}
 
     def _finish_text(self, out: list[ModelEvent]) -> None:
         """Complete a message whose text came only in deltas."""

@@ -1,7 +1,7 @@
 """Assembles a reply of the model while it streams: model events become items with deltas. Does no I/O.
 
-One item is written at a time. It starts when the provider adds it, or with its first delta, or else when it is done; it
-keeps the id that it started with.
+One message, one thought and one search are written at a time, usually one after the other. Each starts when the
+provider adds it, or with its first delta, or else when it is done; it keeps the id that it started with.
 
 In plan mode each plan that a message proposes is an item of its own. A plan stands between `<proposed_plan>` and
 `</proposed_plan>`, tags on lines of their own. Text is emitted as soon as it cannot be the start of a tag. The item of
@@ -48,8 +48,8 @@ class ReplyAssembler:
         """`plans`: proposed plans in messages are items of their own."""
         self._emitter, self._new_id = emitter, new_id
         self._raw_reasoning, self._show_messages = raw_reasoning, show_messages
-        self._id: str | None = None
-        """Id of the item that is being written; None if there is none."""
+        self._ids: dict[type[Item], str] = {}
+        """Ids of the items that are being written, by their kind."""
         self._plans = plans
         self._message: PlanMessage | None = None
         """The message that is being written; None if there is none, or if plans are not looked for."""
@@ -61,10 +61,10 @@ class ReplyAssembler:
         if self._plans:
             self._plan_message().text_delta(event)
             return
-        if self._id is None:
-            self._begin(AgentMessage(self._new_id(), ()), announced=False)
-        assert self._id is not None
-        self._emitter.grow(self._id, event.text, event.end)
+        id = self._ids.get(AgentMessage)
+        if id is None:
+            id = self._begin(AgentMessage(self._new_id(), ()), announced=False)
+        self._emitter.grow(id, event.text, event.end)
 
     def take(self, event: Visible) -> None:
         if self._emitter is None:
@@ -98,30 +98,34 @@ class ReplyAssembler:
 
     def _reasoning(self) -> str:
         """Return the id of the reasoning item that is being written. Begin it if the provider announced none."""
-        if self._id is None:
-            self._begin(Reasoning(self._new_id(), (), show_content=self._raw_reasoning), announced=False)
-        assert self._id is not None
-        return self._id
+        id = self._ids.get(Reasoning)
+        if id is None:
+            empty = Reasoning(self._new_id(), (), show_content=self._raw_reasoning)
+            id = self._begin(empty, announced=False)
+        return id
 
-    def _begin(self, item: Item, *, announced: bool = True, own_id: bool = False) -> None:
+    def _begin(self, item: Item, *, announced: bool = True, own_id: bool = False) -> str:
+        """Begin an item, and return its id."""
         assert self._emitter is not None
-        self._id = item.id
+        self._ids[type(item)] = item.id
         self._emitter.start(item, announced=announced, own_id=own_id)
+        return item.id
 
     def _done(self, response_item: ResponseItem) -> None:
         assert self._emitter is not None
-        item = self._shown(response_item, self._id or self._new_id())
+        item = self._shown(response_item, "")
         if item is None:
             return
+        id = self._ids.pop(type(item), None)
+        if id is None and not item.id:
+            item = replace(item, id=self._new_id())
         if self._plans and isinstance(item, AgentMessage):
             self._plan_message(item).complete(item)
             self._message = None
             return
-        if self._id is None:
-            self._begin(item, announced=False)
-        assert self._id is not None
-        self._emitter.complete(replace(item, id=self._id))
-        self._id = None
+        if id is None:
+            self._emitter.start(item, announced=False)
+        self._emitter.complete(item if id is None else replace(item, id=id))
 
     def _shown(
         self, response_item: ResponseItem, fallback_id: str

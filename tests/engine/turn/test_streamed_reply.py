@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
@@ -313,6 +314,37 @@ def test_a_thought_goes_on_behind_a_call_where_a_provider_names_calls_alone() ->
     seen = play(ResponsesDecoder(), iter(frames), 2, most=4)
     [thought] = seen.shown.values()
     assert thought == ["a", "ab"]
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["the thought ends late", "it is named at the end alone"])
+def test_a_message_that_begins_before_the_thought_ends_is_an_item_of_its_own(ends: bool) -> None:
+    thought = {
+        "type": "reasoning",
+        "id": "r",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": "Hm"}],
+    }
+    words = {
+        "type": "message",
+        "id": "m",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "I look."}],
+    }
+    done = {"type": "response.output_item.done", "item": thought}
+    frames = [
+        *({"type": "response.reasoning_text.delta", "delta": each} for each in ("H", "m")),
+        {"type": "response.output_text.delta", "delta": "I "},
+        *((done,) if ends else ()),
+        {"type": "response.output_text.delta", "delta": "look."},
+        {"type": "response.completed", "response": {"id": "r", "output": [thought, words]}},
+    ]
+    seen = play(ResponsesDecoder(), iter(frames), 3)
+    first, second = (event.item for event in seen.completed)
+    assert isinstance(first, Reasoning)
+    assert first.content == ("Hm",)
+    assert isinstance(second, AgentMessage)
+    assert second.text == "I look."
+    assert seen.shown == {(first.id, (False, 0)): ["H", "Hm"], (second.id, WHOLE): ["I ", "I look."]}
 
 
 def test_the_next_attempt_has_texts_of_its_own() -> None:
