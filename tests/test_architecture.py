@@ -1290,6 +1290,12 @@ FIRST_TURN = "app_server.engine.turn.loop", "app_server.engine.tools.runtime"
                 "app_server.engine.mcp.mcp_server",
                 "app_server.engine.mcp.tool_catalog",
                 "app_server.engine.mcp.mcp_requests",
+                # Nor what only calls, failures and stored items need.
+                "app_server.server.apis.acp.tool_call_views",
+                "app_server.engine.model.answers",
+                "app_server.engine.workspace.patch.diff",
+                "app_server_protocol.parse",
+                "pydantic.type_adapter",
             ),
         ),
     ],

@@ -25,8 +25,8 @@ from app_server.engine.http.address import origin
 from app_server.engine.model.model_facts import ModelFacts, some, wire_settled, without_model
 from app_server.engine.model.quirks import Lessons, quirks_of
 from app_server.engine.model.served_models import ModelsUnknown, ServedModels
+from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ConfigError, CoreError
-from app_server.engine.support.user_messages import provider_unreachable
 from app_server.engine.support.worker_threads import run_in_thread
 from app_server_protocol.values import replace
 
@@ -154,7 +154,7 @@ class KnownModels:
         address = origin(config.provider.base_url or "") or "its address"
         known = self._provider(config, caller)
         if facts.quirks.local and not facts.is_known and known.reason:
-            return str(provider_unreachable(config.provider.id, address, known.reason))
+            return str(user_messages.provider_unreachable(config.provider.id, address, known.reason))
         return without_model(facts, address)
 
     def turn_ended(self, config: Config, caller: ActiveClient) -> None:

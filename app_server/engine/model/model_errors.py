@@ -14,7 +14,6 @@ from typing import Final
 from app_server.engine.http import status_lines
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ModelError, StreamDisconnected
-from app_server.engine.support.user_messages import Problem
 from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.engine.token_usage import RateLimitSnapshot
 
@@ -40,7 +39,12 @@ class UnexpectedStatus(ModelError):
     """The provider refused the request; sending it again would not help."""
 
     def __init__(
-        self, status: int, body: str, problem: Problem | None = None, *, model_unknown: bool = False
+        self,
+        status: int,
+        body: str,
+        problem: user_messages.Problem | None = None,
+        *,
+        model_unknown: bool = False,
     ) -> None:
         """`model_unknown`: the provider does not offer the model."""
         more = f". {problem}" if problem else ""
@@ -56,7 +60,9 @@ RETRIED: Final = "exceeded retry limit, last status: {}"
 class Unauthorized(ModelError):
     """The credentials were refused, even after they were renewed; or there were none."""
 
-    def __init__(self, problem: Problem | None = None, details: Problem | None = None) -> None:
+    def __init__(
+        self, problem: user_messages.Problem | None = None, details: user_messages.Problem | None = None
+    ) -> None:
         status = status_lines.status_line(401)
         # Clients of the conversation API compare the text of a refusal that has no explanation.
         text = f"unexpected status {status}: {problem}" if problem else RETRIED.format(status)

@@ -5,7 +5,7 @@ The cost of a body is linear in the new items.
 
 from __future__ import annotations
 
-from app_server.engine.model.answers import call_arguments, call_name, is_json_object, lenient_arguments
+from app_server.engine.model import answers
 from app_server.engine.model.call_ids import ForeignIds
 from app_server.engine.model.item_cache import SCHEMA_NAME, InputBytes, ItemBytes
 from app_server.engine.model.prompt import (
@@ -83,17 +83,19 @@ def _item_json(item: ResponseItem, quirks: Quirks) -> bytes:
     if isinstance(sent, MessageItem) and sent.role == "developer" and quirks.role != "developer":
         sent = sent.model_copy(update={"role": quirks.role})
     elif (
-        isinstance(sent, FunctionCall) and quirks.arguments == "object" and not is_json_object(sent.arguments)
+        isinstance(sent, FunctionCall)
+        and quirks.arguments == "object"
+        and not answers.is_json_object(sent.arguments)
     ):
-        arguments = json_bytes(lenient_arguments(sent.arguments) or {}).decode()
+        arguments = json_bytes(answers.lenient_arguments(sent.arguments) or {}).decode()
         sent = sent.model_copy(update={"arguments": arguments})
     elif not quirks.custom_tools and isinstance(sent, CustomToolCall):
         arguments = json_bytes({"input": sent.input}).decode()
         sent = FunctionCall(name=sent.name, arguments=arguments, call_id=sent.call_id, id=sent.id)
     elif not quirks.custom_tools and isinstance(sent, LocalShellCall):
-        arguments = json_bytes(call_arguments(sent)).decode()
+        arguments = json_bytes(answers.call_arguments(sent)).decode()
         call_id = sent.call_id or sent.id or ""
-        sent = FunctionCall(name=call_name(sent), arguments=arguments, call_id=call_id, id=sent.id)
+        sent = FunctionCall(name=answers.call_name(sent), arguments=arguments, call_id=call_id, id=sent.id)
     elif not quirks.custom_tools and isinstance(sent, CustomToolCallOutput):
         payload = FunctionCallOutputPayload(content=sent.output)
         sent = FunctionCallOutput(call_id=sent.call_id, output=payload)

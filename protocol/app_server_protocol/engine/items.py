@@ -14,13 +14,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from app_server_protocol import mcp
+from app_server_protocol import mcp, parse
 from app_server_protocol.encoding import Json, json_bytes
 from app_server_protocol.engine.item_values import TAGGED_CHANGE, ParsedCommand, ReviewOutputEvent
 from app_server_protocol.engine.item_values import FileChange as ChangedFile
 from app_server_protocol.event_items import SentInput, TextInput, UserInput
 from app_server_protocol.outgoing import EngineStruct
-from app_server_protocol.parse import read
 from app_server_protocol.responses import WebSearchAction
 from app_server_protocol.values import Redacted
 
@@ -233,7 +232,7 @@ def item_from_value(value: Json) -> Item | None:
         return None
     fields = {name: field for name, field in value.items() if name != "kind"}
     try:
-        item: Item = read(kind, fields)
+        item: Item = parse.read(kind, fields)
     except ValueError:
         return None
     return item

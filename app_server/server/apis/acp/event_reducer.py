@@ -13,7 +13,6 @@ from typing import Final
 from app_server.engine.session import review_texts
 from app_server.engine.storage.turn_fold import ItemIds
 from app_server.server.apis.acp import tool_call_views
-from app_server.server.apis.acp.tool_call_views import ToolCallView, text_content
 from app_server.server.apis.acp.updates import Notice, SessionUpdates, Severity, Speaker, printed
 from app_server.server.conversations.live_turn import LiveItem, LiveTurn
 from app_server_protocol.acp.tool_calls import ToolCallStatus
@@ -173,7 +172,7 @@ class SessionReducer:
         self._updates, self._notices, self._ids = updates, notices, ItemIds()
         self._over: set[LiveItem] = set()
         """Items that are over for the client, because their turns have ended, while they go on."""
-        self._review: ToolCallView | None = None
+        self._review: tool_call_views.ToolCallView | None = None
 
     # --- events
     def take(self, event: SessionEvent, live: LiveTurn) -> None:
@@ -272,11 +271,11 @@ class SessionReducer:
                 self._call_over(item, ended, cut=event.cut)
         self._over.discard(item)
 
-    def _end_review(self, review: ToolCallView, *, succeeded: bool) -> None:
+    def _end_review(self, review: tool_call_views.ToolCallView, *, succeeded: bool) -> None:
         self._review = None
         self._end(review, succeeded=succeeded)
 
-    def _end(self, call: ToolCallView, *, succeeded: bool, ran: bool = False) -> None:
+    def _end(self, call: tool_call_views.ToolCallView, *, succeeded: bool, ran: bool = False) -> None:
         call.status = ToolCallStatus.COMPLETED if succeeded else ToolCallStatus.FAILED
         self._updates.call_ends(call, ran=ran)
 
@@ -292,7 +291,7 @@ class SessionReducer:
             text = f"The command `{call.title}`, which went on in the background, has ended{code}."
             self._notices.notice(Notice(text, Severity.INFO))
 
-    def _runs(self, item: LiveItem, call: ToolCallView) -> None:
+    def _runs(self, item: LiveItem, call: tool_call_views.ToolCallView) -> None:
         if item not in self._over and _may_wait(item.item):
             self._updates.call_runs(call)
 
@@ -313,7 +312,7 @@ class SessionReducer:
                 goes_on = isinstance(item.item, items.CommandExecution)
                 call.output = printed(item.output)
                 if goes_on:
-                    call.notes = (text_content("The command goes on in the background."),)
+                    call.notes = (tool_call_views.text_content("The command goes on in the background."),)
                 self._end(call, succeeded=goes_on, ran=_ran(item))
             elif isinstance(item.item, items.ContextCompaction):
                 self._updates.compaction(item.item.id, succeeded=False)
@@ -332,7 +331,7 @@ def _speaker(item: items.Item) -> Speaker | None:
             return None
 
 
-def begun_call(item: LiveItem) -> ToolCallView | None:
+def begun_call(item: LiveItem) -> tool_call_views.ToolCallView | None:
     """Return the call of an item as it was announced; None if the item is shown as no call."""
     match item.item:
         case (
@@ -350,7 +349,7 @@ def begun_call(item: LiveItem) -> ToolCallView | None:
             return tool_call_views.begun(shown, item.item.id)
 
 
-def call_of(item: LiveItem) -> ToolCallView | None:
+def call_of(item: LiveItem) -> tool_call_views.ToolCallView | None:
     """Return the call of an item in its present state; None if the item is shown as no call."""
     call = begun_call(item)
     if call is not None and item.runs:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from app_server.engine.storage.encode import capped
-from app_server.engine.workspace.patch.diff import unified_hunks
+from app_server.engine.workspace.patch import diff
 from app_server_protocol.acp.tool_calls import DiffOfCall, ToolCallLocation
 from app_server_protocol.engine.item_values import (
     AddFileChange,
@@ -92,7 +92,7 @@ def _update(path: str, change: UpdateFileChange, texts: FileTexts | None) -> Ite
         if len(texts.old) <= WHOLE and len(texts.new) <= WHOLE:
             yield DiffOfCall(path=path, old_text=texts.old, new_text=texts.new)
             return
-        hunks = unified_hunks(texts.old, texts.new, CONTEXT)
+        hunks = diff.unified_hunks(texts.old, texts.new, CONTEXT)
     else:
         hunks = change.unified_diff
     for old, new in _hunks(hunks):

@@ -15,9 +15,9 @@ from typing import Final, assert_never
 
 from msgspec import Struct
 
+from app_server.server.apis.acp import tool_call_views
 from app_server.server.apis.acp.acp_client import AcpClient
 from app_server.server.apis.acp.formatting import plain_output
-from app_server.server.apis.acp.tool_call_views import ToolCallView, output_content
 from app_server.server.conversations.adapter import Message, OutboundMessage
 from app_server.server.conversations.item_text import PrintedOutput, ShownText, TextLines
 from app_server_protocol.acp.tool_calls import (
@@ -72,7 +72,7 @@ class PacedText(Struct):
 class PacedOutput(Struct):
     """Output of a running command, of which a part is not sent yet."""
 
-    call: ToolCallView
+    call: tool_call_views.ToolCallView
     output: PrintedOutput
     lines: TextLines
     """Output as streamed text, for clients that display it while the command runs."""
@@ -301,23 +301,23 @@ class SessionUpdates(UpdateThrottle):
             self._call_update(id, status=status)
 
     # --- tool calls
-    def call(self, call: ToolCallView) -> None:
+    def call(self, call: tool_call_views.ToolCallView) -> None:
         """Write the current state of a call that the client does not know yet."""
         if self._live:
             self._whole_call(call)
 
-    def _whole_call(self, call: ToolCallView) -> None:
+    def _whole_call(self, call: tool_call_views.ToolCallView) -> None:
         display = self._displays and call.runs_command
         meta = {"terminal_info": {"terminal_id": call.id, "cwd": call.cwd}} if display else None
         content = (TerminalOfCall(terminal_id=call.id),) if display else call.content
         fields = call.fields(content, call.status)
         self.add(SessionToolCall(**fields, raw_output=call.raw_output, meta=meta))
 
-    def call_runs(self, call: ToolCallView) -> None:
+    def call_runs(self, call: tool_call_views.ToolCallView) -> None:
         """Write that the call goes on, after the user's approval."""
         self._call_update(call.id, status=call.status)
 
-    def call_prints(self, call: ToolCallView, output: PrintedOutput) -> None:
+    def call_prints(self, call: tool_call_views.ToolCallView, output: PrintedOutput) -> None:
         """Write more output of a command, now or a little later."""
         now, paced = self.clock(), self._running.get(call.id)
         if paced is None:
@@ -326,7 +326,7 @@ class SessionUpdates(UpdateThrottle):
         if paced.due <= now or (self._displays and output.length - paced.sent > MOST_TEXT):
             self._output(paced, now)
 
-    def call_ends(self, call: ToolCallView, *, ran: bool = False) -> None:
+    def call_ends(self, call: tool_call_views.ToolCallView, *, ran: bool = False) -> None:
         """Write the final state of a call. `ran` says whether a command was started."""
         if not self._live:
             self._whole_call(call)
@@ -355,7 +355,7 @@ class SessionUpdates(UpdateThrottle):
             paced.was_sent(now + TEXT_SECONDS)
         else:
             paced.was_sent(now + OUTPUT_SECONDS)
-            content = output_content(printed(paced.output))
+            content = tool_call_views.output_content(printed(paced.output))
             update = SessionToolCallUpdate(tool_call_id=paced.call.id, content=content)
             self.add(update)
 
