@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from app_server.engine.support import lazy_imports
 
 BEGINS = """
@@ -67,7 +69,10 @@ def test_a_changed_source_is_compiled_anew(tmp_path: Path) -> None:
     assert run(tmp_path, code) == "1234 True\n"
 
 
-def test_a_compiled_file_that_is_cut_or_garbage_is_left_to_the_standard_library(tmp_path: Path) -> None:
+def test_a_compiled_file_that_is_cut_or_garbage_is_left_to_the_standard_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     place = package(tmp_path, one="def answer(): return 1\n")
     code = "from example.inner import one; print(one.answer())"
     run(tmp_path, code)
