@@ -81,9 +81,9 @@ async def session_turns(w: World) -> Callable[[], Awaitable[object]]:
 @pytest.mark.parametrize(
     ("turns", "acp", "modules", "functions"),
     [
-        (conversation_turns, False, 79, 384),
-        (thread_turns, False, 93, 446),
-        (session_turns, True, 89, 422),
+        (conversation_turns, False, 80, 383),
+        (thread_turns, False, 94, 444),
+        (session_turns, True, 90, 421),
     ],
     ids=["conversations", "threads", "sessions"],
 )
