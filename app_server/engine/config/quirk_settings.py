@@ -86,6 +86,7 @@ QUIRKS: Final[Mapping[str, Setting]] = {
     "schema": _word(SchemaForm, "form of tools' JSON Schemas"),
     "arguments": _word(Arguments, "`object`: arguments of calls that go back are always a JSON object"),
     "max_tokens": _text("the name of the limit of an answer over Chat Completions"),
+    "cache_control": _flag("marks of Claude's prompt cache are sent over Chat Completions"),
     "cache_key": _flag("`prompt_cache_key` and `store` are sent over Chat Completions"),
     "session_header": _text("the header that carries the conversation's id"),
     "text_calls": _flag("calls that are printed as text are read as calls"),
@@ -95,6 +96,7 @@ QUIRKS: Final[Mapping[str, Setting]] = {
     "custom_tools": _flag("the Responses API takes tools of free text"),
     "web_search": _flag("the provider searches the web by itself"),
     "store_items": _flag("the provider keeps the items of a conversation and wants their ids back"),
+    "responses_only": _flag("models call tools over the Responses API only, if a reasoning effort is sent"),
     "blank_overflow": _flag("a status 400 without a body says that the conversation is too long"),
     "reasoning_context": _text("the value of `reasoning.context` that the provider demands"),
 }

@@ -238,7 +238,7 @@ SETTINGS: Mapping[SettingsPart, Mapping[str, Setting]] = {
         ),
         "cache_ttl": Setting(
             one_of(("5m", "1h")),
-            "of the Messages API: how long the provider keeps what it caches; unset: 5 minutes",
+            "of Claude: how long the provider keeps what it caches; unset: 5 minutes",
         ),
         "env_key": Setting(TEXT, "the variable of the server's environment that holds the key"),
         "env_key_instructions": Setting(TEXT, "what is shown to the user where that variable is not set"),

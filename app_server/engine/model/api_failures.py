@@ -111,14 +111,17 @@ def window_in(error: Mapping[str, Json], message: str) -> int | None:
 
 
 def error_object(body: bytes) -> dict[str, Json]:
-    """Return the error object of a refusal; empty if there is none. Google writes it as a list of one object."""
+    """Return the error object of a refusal; empty if there is none. Google writes it as a list of one object. Mistral
+    writes an object in place of the message, which is a part of the error here.
+    """
     parsed = parse_object(body)
     if parsed is None and body.lstrip()[:1] == b"[":
         parsed = parse_object(body.strip()[1:-1].strip())
     error = (parsed or {}).get("error")
-    if isinstance(error, dict):
-        return error
-    return {**(parsed or {}), "message": error} if isinstance(error, str) else (parsed or {})
+    if not isinstance(error, dict):
+        error = {**(parsed or {}), "message": error} if isinstance(error, str) else (parsed or {})
+    message = error.get("message")
+    return {**error, "message": None, **message} if isinstance(message, dict) else error
 
 
 def words_of(error: dict[str, Json], body: str) -> str:

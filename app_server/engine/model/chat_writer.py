@@ -4,6 +4,9 @@ One `system` message comes first: the instructions, with all developer messages 
 Later developer messages become text of the user's message that follows, in `<instructions>` tags, since most templates
 of local models drop or refuse the role. Neighbouring messages of the user are one; an answer is one message with all
 its calls, and its outputs follow in their order. No message is blank.
+
+Gateways to Claude cache what they are asked to: the system text, the last tool and the last text of the last message
+get the marks of its prompt cache. They are put on the written messages, because they move with each request.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from app_server.engine.model.answers import (
@@ -68,8 +72,17 @@ class ChatWriter:
     def __init__(self) -> None:
         self._exchanges = Exchanges()
 
-    def body(self, prompt: Prompt, settings: RequestSettings, quirks: Quirks, provider: str) -> bytes:
-        """Return the body. `provider`: id of the provider, which gets back only thoughts of its own."""
+    def body(
+        self,
+        prompt: Prompt,
+        settings: RequestSettings,
+        quirks: Quirks,
+        provider: str,
+        cache_ttl: str | None = None,
+    ) -> bytes:
+        """Return the body. `provider`: id of the provider, which gets back only thoughts of its own. `cache_ttl`:
+        lifetime of the provider's cache.
+        """
         sees_images = settings.row.sees_images
         form = (quirks, provider, settings.model, sees_images)
         exchanges = self._exchanges.of(prompt.input, quirks.tool_ids, form)
@@ -80,8 +93,12 @@ class ChatWriter:
         if system:
             messages.append(json_bytes({"role": "system", "content": system}))
         messages += writing.messages(without_blanks(rest))
+        mark = quirks.cache_mark(cache_ttl) if quirks.cache_control else None
+        if mark is not None and quirks.text_parts:
+            for n in {0, len(messages) - 1} if system else {len(messages) - 1}:
+                messages[n] = _marked(messages[n], mark)
         head = b'{"model":%b,"messages":[%b],' % (json_bytes(settings.model), b",".join(messages))
-        return head + json_bytes(_options(prompt, settings, quirks))[1:]
+        return head + json_bytes(_options(prompt, settings, quirks, mark))[1:]
 
 
 class _Writing(Struct, frozen=True):
@@ -277,12 +294,26 @@ def _joined(before: str, text: str) -> str:
     return "\n\n".join(each for each in (before, text) if each)
 
 
-def _options(prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> dict[str, Json]:
-    """Return the fields of a request besides the model and the messages."""
+def _marked(message: bytes, mark: Json) -> bytes:
+    """Return a written message whose last text has a mark of the prompt cache; unchanged if it has no text."""
+    fields = msgspec.json.decode(message)
+    content = fields["content"] or []
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    for part in reversed(parts):
+        if part["type"] == "text" and part["text"].strip():
+            part["cache_control"] = mark
+            return json_bytes({**fields, "content": parts})
+    return message
+
+
+def _options(prompt: Prompt, settings: RequestSettings, quirks: Quirks, mark: Json) -> dict[str, Json]:
+    """Return the fields of a request besides the model and the messages. `mark`: mark of the prompt cache, which the
+    last tool gets; None if there is none.
+    """
     options: dict[str, Json] = {"stream": True}
     tools = [_tool(tool, quirks) for tool in prompt.tools if isinstance(tool, FunctionTool | FreeformTool)]
     if tools:
-        options["tools"] = tools
+        options["tools"] = tools if mark is None else [*tools[:-1], {**tools[-1], "cache_control": mark}]
     if prompt.output_schema is not None:
         schema = {"name": SCHEMA_NAME, "strict": True, "schema": prompt.output_schema}
         options["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -298,7 +329,7 @@ def _options(prompt: Prompt, settings: RequestSettings, quirks: Quirks) -> dict[
     return {name: value for name, value in options.items() if name not in quirks.omit}
 
 
-def _tool(tool: ToolSpec, quirks: Quirks) -> Json:
+def _tool(tool: ToolSpec, quirks: Quirks) -> dict[str, Json]:
     if isinstance(tool, FreeformTool):
         return {
             "type": "function",

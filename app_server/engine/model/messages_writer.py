@@ -83,7 +83,7 @@ class MessagesWriter:
         leading, rest = self._split(exchanges)
         writing = MessageWriting(provider, row.sees_images, row.thoughts != "none")
         self._messages.take(rest, writing.messages)
-        mark = None if quirks.omits("cache_control") else _mark(cache_ttl)
+        mark = quirks.cache_mark(cache_ttl)
         system = "\n\n".join(text for text in (prompt.instructions, *leading) if text.strip())
         head: dict[str, Json] = {"model": settings.model}
         if system:
@@ -273,10 +273,6 @@ def _image_source(url: str) -> Json | None:
     if not comma or not head.startswith("data:") or "base64" not in parameters or kind not in IMAGE_KINDS:
         return None
     return {"type": "base64", "media_type": kind, "data": data}
-
-
-def _mark(ttl: str | None) -> Json:
-    return {"type": "ephemeral"} if ttl is None else {"type": "ephemeral", "ttl": ttl}
 
 
 def _may_think(messages: Sequence[Message]) -> bool:

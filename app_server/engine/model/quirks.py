@@ -109,6 +109,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Form of call arguments that are sent back: `text` as they came, or `object` for always a JSON object."""
     max_tokens: str = "max_completion_tokens"
     """Name of the field that limits an answer over Chat Completions."""
+    cache_control: bool = False
+    """Whether marks of Claude's prompt cache are sent over Chat Completions."""
     cache_key: bool = False
     """Whether `prompt_cache_key` and `store` are sent over Chat Completions."""
     session_header: str | None = None
@@ -123,6 +125,8 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether the provider searches the web by itself, if the user has enabled that."""
     store_items: bool = False
     """Whether the provider stores the items of a conversation and wants their ids back."""
+    responses_only: bool = False
+    """Whether the model calls tools, with a reasoning effort, over the Responses API only."""
     blank_overflow: bool = False
     """Whether a status 400 without a body means that the conversation is too long."""
     reasoning_context: str | None = None
@@ -131,6 +135,12 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def omits(self, field: OptionalField) -> bool:
         """Return whether a field is never sent."""
         return field in self.omit
+
+    def cache_mark(self, ttl: str | None) -> Json:
+        """Return the mark of Claude's prompt cache; None if the provider refuses it. `ttl`: lifetime of the cache."""
+        if self.omits("cache_control"):
+            return None
+        return {"type": "ephemeral"} if ttl is None else {"type": "ephemeral", "ttl": ttl}
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):

@@ -101,6 +101,10 @@ def _images(text: str) -> Lesson | None:
 
 
 FORMS: Final[tuple[tuple[str, Mapping[str, Json]], ...]] = (
+    (
+        r"(?i)tools? with reasoning_effort.{0,40}not supported|not supported.{0,80}use /?v1/responses",
+        {"responses_only": True},
+    ),
     (r"reasoning\.context", {"reasoning_context": "all_turns"}),
     (
         r"(?i)max_completion_tokens.{0,120}max_tokens|max_tokens.{0,80}(?:required|missing)",

@@ -12,7 +12,9 @@ from app_server.engine.model.prompt import Prompt, RequestSettings
 from app_server.engine.model.quirks import Lessons, Quirks, quirks_of
 from app_server.engine.model.sent_items import SentItems, has_new_image
 from app_server.engine.model.wires import ModelRequest, Wire, make_wire
+from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import ContextWindowExceeded, ModelError
+from app_server_protocol.engine.errors import ErrorClass
 from app_server_protocol.responses import ResponseItem
 from app_server_protocol.values import replace
 
@@ -48,6 +50,8 @@ class RequestForm:
             provider = replace(provider, wire_api=WireApi.RESPONSES)
         self.wire: Wire = make_wire(provider.wire_api)
         self._provider, self._lessons = provider, lessons
+        self._chat: tuple[Wire, ProviderConfig] | None = None
+        """Chat Completions, while the Responses API is used for a model that calls tools only there; else None."""
         self._before: tuple[Wire, ProviderConfig, RequestFailure] | None = None
         """Chat Completions and its refusal, while the Responses API is tried instead; None if it is not being tried."""
         self._sent: SentItems | None = None
@@ -65,18 +69,40 @@ class RequestForm:
         self._answers += 1
 
     def request(self, prompt: Prompt, settings: RequestSettings) -> ModelRequest:
-        """Return the request in the form that this provider accepts, as far as it was learnt."""
+        """Return the request in the form that this provider accepts, as far as it was learnt. Raises ModelError if the
+        user chose an API over which the model calls no tools.
+        """
+        quirks = self._choose_wire(settings.model, has_tools=bool(prompt.tools))
         if settings.row.checks_head and prompt.tools and prompt.input:
             self._check_head(prompt, prompt.input[0])
         sent = prompt.input if self._sent is None else self._sent.of(prompt.input)
         return ModelRequest(
             prompt=prompt if sent is prompt.input else replace(prompt, input=sent),
             settings=settings,
-            quirks=self._quirks_of(settings.model),
+            quirks=quirks,
             provider=self._provider.id,
             answer=f"{self._answers}-",
             cache_ttl=self._provider.cache_ttl,
         )
+
+    def _choose_wire(self, model: str, *, has_tools: bool) -> Quirks:
+        """Take the Responses API for a model that calls tools only there, and Chat Completions for another one again,
+        unless the user chose the API. Return the quirks.
+        """
+        quirks = self._quirks_of(model)
+        if not quirks.responses_only:
+            if self._chat is not None:
+                (self.wire, self._provider), self._chat = self._chat, None
+                quirks = self._quirks_of(model)
+        elif _may_change(self._provider):
+            self._chat = self.wire, self._provider
+            self._provider = replace(self._provider, wire_api=WireApi.RESPONSES)
+            self.wire = make_wire(WireApi.RESPONSES)
+            quirks = self._quirks_of(model)
+        elif self._provider.wire_api is WireApi.CHAT and has_tools and not quirks.omits("reasoning_effort"):
+            problem = user_messages.responses_only(self._provider.id, model)
+            raise ModelError(str(problem), ErrorClass.BAD_REQUEST)
+        return quirks
 
     def _quirks_of(self, model: str) -> Quirks:
         provider, revision, known = self._provider, self._lessons.revision, self._quirks

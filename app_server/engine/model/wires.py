@@ -101,7 +101,9 @@ class ChatWire:
         return {} if name is None else {name: asked.settings.conversation_id}
 
     def body(self, asked: ModelRequest) -> bytes:
-        body: bytes = self._writer.body(asked.prompt, asked.settings, asked.quirks, asked.provider)
+        body: bytes = self._writer.body(
+            asked.prompt, asked.settings, asked.quirks, asked.provider, asked.cache_ttl
+        )
         return body
 
     def decoder(self, asked: ModelRequest) -> WireDecoder:

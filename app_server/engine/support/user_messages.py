@@ -123,6 +123,13 @@ def other_api(provider: str, url: str) -> Problem:
     )
 
 
+def responses_only(provider: str, model: str) -> Problem:
+    return Problem(
+        f"`{model}` calls tools over the Responses API only here",
+        f'set `wire = "responses"` in [model_providers.{provider}]',
+    )
+
+
 def azure_address(provider: str, url: str) -> Problem:
     """Return the problem of an address at Azure. `url`: the requested URL, without its query."""
     return Problem(

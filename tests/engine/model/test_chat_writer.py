@@ -275,6 +275,50 @@ def test_tools_are_offered_plainly_and_only_where_there_are_any() -> None:
     )
 
 
+MARK = {"type": "ephemeral"}
+
+
+def test_claude_behind_a_gateway_gets_the_marks_of_its_prompt_cache() -> None:
+    tools = [FunctionTool(name, "T", {"type": "object", "properties": {}}) for name in "ab"]
+    writer = ChatWriter()
+
+    def sent(items: list[ResponseItem], ttl: str | None = None, **quirks: Json) -> Json:
+        of = Prompt(instructions="I", input=items, tools=tools)
+        return json.loads(writer.body(of, SETTINGS, Quirks(cache_control=True, **quirks), "mine", ttl))
+
+    def text(words: str) -> Json:
+        return [{"type": "text", "text": words, "cache_control": MARK}]
+
+    items: list[ResponseItem] = [user("go"), call("1", "a"), output("1", "out")]
+    first = sent(items)
+    assert first["messages"][0] == {"role": "system", "content": text("I")}
+    assert first["messages"][-1] == {"role": "tool", "tool_call_id": "1", "content": text("out")}
+    assert [each.get("cache_control") for each in first["tools"]] == [None, MARK]
+    assert json.dumps(first).count("cache_control") == 3
+
+    picture = MessageItem(role="user", content=(InputText(text="look"), InputImage(image_url=PICTURE)))
+    later = sent([*items, said("so", "b"), picture])["messages"]
+    assert later[3] == {"role": "tool", "tool_call_id": "1", "content": "out"}
+    assert [set(part) for part in later[-1]["content"]] == [
+        {"type", "text", "cache_control"},
+        {"type", "image_url"},
+    ]
+    assert sent(items, "1h")["messages"][0]["content"][0]["cache_control"] == MARK | {"ttl": "1h"}
+    assert "cache_control" not in json.dumps(sent(items, omit=("cache_control",)))
+    only_texts = sent(items, text_parts=False)
+    assert [each["content"] for each in only_texts["messages"]] == ["I", "go", None, "out"]
+    assert "cache_control" not in json.dumps(messages(items))
+
+
+def test_a_message_without_text_gets_no_mark() -> None:
+    picture = MessageItem(role="user", content=(InputImage(image_url=PICTURE),))
+    settings = replace(SETTINGS, row=replace(PLAIN, input_modalities=("text", "image")))
+    of = Prompt(instructions="", input=[picture])
+    body = ChatWriter().body(of, settings, Quirks(cache_control=True), "mine")
+    assert b"cache_control" not in body
+    assert b"image_url" in body
+
+
 def test_what_a_provider_refused_of_the_history_is_not_sent_again() -> None:
     picture = MessageItem(role="user", content=(InputText(text="look"), InputImage(image_url=PICTURE)))
     items: list[ResponseItem] = [picture, thought("why"), said("so")]

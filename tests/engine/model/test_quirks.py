@@ -15,7 +15,10 @@ def provider(id: str = "mine", url: str | None = None, **fields: Json) -> Provid
 @pytest.mark.parametrize("row", provider_rows(), ids=lambda row: row.id or row.models[0])
 def test_every_row_has_known_quirks(row: Json) -> None:
     flags = {
-        name: False if isinstance(value, str) and name in ("custom_tools", "web_search") else value
+        name: False
+        if isinstance(value, str)
+        and name in ("custom_tools", "web_search", "cache_control", "responses_only")
+        else value
         for name, value in row.quirks.items()
     }
     msgspec.convert(flags, Quirks)

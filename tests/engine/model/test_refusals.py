@@ -19,6 +19,14 @@ def test_a_form_that_is_taught_is_one_that_requests_have(quirks: Json) -> None:
     assert msgspec.convert(dict(quirks), Quirks) is not None
 
 
+EXTRA = {
+    "type": "extra_forbidden",
+    "loc": ["body", "stream_options"],
+    "msg": "Extra inputs are not permitted",
+}
+"""Validation error of Mistral, which writes it in place of a message."""
+
+
 def error(message: str, param: str | None = None) -> str:
     return json.dumps({"error": {"message": message, "param": param}})
 
@@ -36,6 +44,17 @@ def error(message: str, param: str | None = None) -> str:
                 {"detail": [{"loc": ["body", "stream_options"], "msg": "extra fields not permitted"}]}
             ),
             {"omit": ("stream_options",)},
+        ),
+        (
+            json.dumps({"object": "error", "message": {"detail": [EXTRA]}, "type": "invalid_request_error"}),
+            {"omit": ("stream_options",)},
+        ),
+        (
+            error(
+                "Function tools with reasoning_effort are not supported for m in /v1/chat/completions."
+                " Please use /v1/responses instead."
+            ),
+            {"responses_only": True},
         ),
         (error("unknown variant `developer`, expected one of `system`, `user`"), {"role": "system"}),
         (error("Unexpected role 'user' after role 'tool'"), {"after_tool": "assistant"}),
