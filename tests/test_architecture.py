@@ -1312,7 +1312,7 @@ def test_what_comes_first_loads_nothing_of_what_comes_later(code: str, others: t
 
 def test_a_server_loads_nothing_that_only_few_need() -> None:
     """Each of these modules takes memory for as long as the server runs."""
-    libraries = "argparse ctypes difflib html jsonschema tomlkit app_server.cli.command_parser"
+    libraries = "argparse difflib html jsonschema tomlkit app_server.cli.command_parser"
     rare = {
         *libraries.split(),
         "app_server.engine.auth.account_usage",
@@ -1326,7 +1326,7 @@ def test_a_server_loads_nothing_that_only_few_need() -> None:
     assert {name for name in rare if find_spec(name) is None} == set()
     code = f"""
 import app_server.cli.dispatch
-import app_server.server.bootstrap.full_server, app_server.engine.support.process_memory
+import app_server.server.bootstrap.full_server
 from app_server.server.apis.v1.v1_routes import HANDLERS; HANDLERS.load_for("newConversation")
 from app_server.server.apis.v2.v2_routes import HANDLERS; HANDLERS.load_for("thread/start")
 import {ENGINE}, app_server.engine.session.operations, app_server.engine.http.http_transport

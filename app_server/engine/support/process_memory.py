@@ -7,9 +7,10 @@ get a mapping of their own, and keeps everything below the topmost used block of
 
 from __future__ import annotations
 
-import _ctypes  # cheaper than `ctypes`, which makes all its types first
+import ctypes
 import functools
 import sys
+from collections.abc import Callable
 
 import anyio
 
@@ -31,19 +32,21 @@ def refuse_inspection() -> None:
     keys.
     """
     if sys.platform == "linux":
-        _call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def return_large_blocks() -> None:
     """Return each large block to the system at the moment when it is freed, from now on."""
-    if _has("mallopt"):
-        _call("mallopt", M_MMAP_THRESHOLD, LARGE_BLOCK)
+    mallopt = _function("mallopt")
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
 
 
 def return_free_memory() -> None:
     """Return the free memory of the heap to the system now. Takes about a millisecond."""
-    if _has("malloc_trim"):
-        _call("malloc_trim", 0)
+    trim = _function("malloc_trim")
+    if trim is not None:
+        trim(0)
 
 
 class FreeMemoryReturn:
@@ -66,20 +69,6 @@ class FreeMemoryReturn:
             return_free_memory()
 
 
-def _has(name: str) -> bool:
-    """Return whether the C library has a function that only glibc has."""
-    try:
-        return sys.platform == "linux" and _address(name) != 0
-    except OSError:
-        return False
-
-
-def _call(name: str, *arguments: int) -> None:
-    """Call a function of the C library. Raises OSError if it has none of that name."""
-    _ctypes.call_cdeclfunction(_address(name), arguments)
-
-
 @functools.cache
-def _address(name: str) -> int:
-    program = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # this process with its libraries
-    return _ctypes.dlsym(program, name)
+def _function(name: str) -> Callable[..., int] | None:
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
