@@ -72,7 +72,9 @@ class RequestForm:
         """Return the request in the form that this provider accepts, as far as it was learnt. Raises ModelError if the
         user chose an API over which the model calls no tools.
         """
-        quirks = self._choose_wire(settings.model, has_tools=bool(prompt.tools))
+        quirks = self._quirks_of(settings.model)
+        if quirks.responses_only or self._chat is not None:
+            quirks = self._choose_wire(settings.model, quirks, has_tools=bool(prompt.tools))
         if settings.row.checks_head and prompt.tools and prompt.input:
             self._check_head(prompt, prompt.input[0])
         sent = prompt.input if self._sent is None else self._sent.of(prompt.input)
@@ -85,11 +87,10 @@ class RequestForm:
             cache_ttl=self._provider.cache_ttl,
         )
 
-    def _choose_wire(self, model: str, *, has_tools: bool) -> Quirks:
+    def _choose_wire(self, model: str, quirks: Quirks, *, has_tools: bool) -> Quirks:
         """Take the Responses API for a model that calls tools only there, and Chat Completions for another one again,
         unless the user chose the API. Return the quirks.
         """
-        quirks = self._quirks_of(model)
         if not quirks.responses_only:
             if self._chat is not None:
                 (self.wire, self._provider), self._chat = self._chat, None
