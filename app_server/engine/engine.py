@@ -87,7 +87,8 @@ from app_server_protocol.values import replace
 if TYPE_CHECKING:
     from app_server.engine.checkpoints.service import Checkpoints
     from app_server.engine.context.skills.skill_catalog import SkillCatalog
-    from app_server.engine.storage.rollout_reader import StoredConversation
+    from app_server.engine.storage.rollout_reader import Reopened, StoredConversation
+    from app_server.engine.support.engine_errors import NotStored
 
 
 OPENING_ID = "auto-compact-0"
@@ -129,6 +130,7 @@ class Engine:
         process writes it.
         """
         stored: StoredConversation | None = None
+        not_reverted: NotStored | None = None
         match origin:
             case NewConversation(ephemeral=ephemeral, paginated=paginated):
                 given = origin.client_tools
@@ -147,9 +149,10 @@ class Engine:
             case Fork():
                 session, stored = await self._fork(config, caller, origin)
             case StoredRollout():
-                session, stored = await self._resume(config, caller, origin)
+                session, reopened = await self._resume(config, caller, origin)
+                stored, not_reverted = reopened.stored, reopened.not_reverted
         forked_from = stored.meta.id if stored is not None and isinstance(origin, Fork) else None
-        return OpenedConversation(SessionHandle(session), forked_from, stored)
+        return OpenedConversation(SessionHandle(session), forked_from, stored, not_reverted)
 
     def load_turns(self) -> None:
         """Load the modules that opening does not need, before the first turn. Slow: use a thread."""
@@ -204,7 +207,7 @@ class Engine:
 
     async def _resume(
         self, config: Config, caller: ClientContext, origin: StoredRollout
-    ) -> tuple[Session, StoredConversation]:
+    ) -> tuple[Session, Reopened]:
         reading, revert = rollout_reader, origin.revert
         line = None if revert is None else revert_line(revert.keeps, revert.turns)
         read = partial(reading.reopen, messages=origin.messages, turns=origin.turns)
@@ -236,7 +239,7 @@ class Engine:
                 )
                 provider = stored.meta.model_provider
                 session.warn(OPENING_ID, other_model_notice(last.model, provider, config, facts))
-        return session, stored
+        return session, reopened
 
     # --- parts of a session
     async def _session(self, setup: ConversationSetup, writer: RolloutWriter | NullRolloutWriter) -> Session:

@@ -16,6 +16,7 @@ from app_server_protocol.responses import ResponseItem
 if TYPE_CHECKING:
     from app_server.engine.session.facade import SessionHandle
     from app_server.engine.storage.rollout_reader import StoredConversation
+    from app_server.engine.support.engine_errors import NotStored
     from app_server_protocol.engine.thread_settings import ThreadSettings
 
 
@@ -83,3 +84,5 @@ class OpenedConversation(Struct, frozen=True):
     forked_from: str | None = None
     stored: StoredConversation | None = None
     """The stored conversation that it continues or copies; None for a new one."""
+    not_reverted: NotStored | None = None
+    """The reason why it continues with the lines that were to be reverted: that could not be written."""

@@ -47,20 +47,13 @@ class Follower:
     heard: list[Heard]
     since: dict[str, Heard] = field(default_factory=dict)
     """Answer with which each thread was opened or joined over the thread API, by thread."""
-    loaded: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
-    """Positions at which the person learnt that a thread was unloaded, or that it is loaded again, by thread. A revert
-    unloads it, and stays so if it fails: then nobody follows the thread.
-    """
     brought: set[str] = field(default_factory=set)
     """Threads that were begun on this connection, with the tools of this client."""
 
     def stays(self, thread: str, begin: Heard) -> bool:
         """Return whether the thread is followed from before that message until some time after it."""
         joined = self.since.get(thread)
-        known = [loaded for at, loaded in self.loaded.get(thread, ()) if at < begin.position]
-        is_loaded = not known or known[-1]
-        follows = joined is not None and joined.seconds < begin.seconds
-        return follows and is_loaded and self.is_there(begin)
+        return joined is not None and joined.seconds < begin.seconds and self.is_there(begin)
 
     def is_there(self, begin: Heard) -> bool:
         """Return whether this person stays for some time after that message."""
@@ -87,12 +80,6 @@ def followers(world: "SimWorld") -> list[Follower]:
             elif not heard.sent and "result" in heard.message and heard.message.get("id") in asked:
                 method, thread = asked[heard.message["id"]], heard.message["result"]["thread"]["id"]
                 each.since.setdefault(thread, heard)
-                each.loaded.setdefault(thread, []).append((heard.position, True))
                 if method == "thread/start":
                     each.brought.add(thread)
-            elif not heard.sent and heard.method in ("thread/status/changed", "thread/reverted"):
-                is_reverted = heard.method == "thread/reverted"
-                if is_reverted or heard.params["status"]["type"] == "notLoaded":
-                    known = each.loaded.setdefault(heard.params["threadId"], [])
-                    known.append((heard.position, is_reverted))
     return list(found.values())

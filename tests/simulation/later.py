@@ -50,6 +50,8 @@ async def _one_more_turn(world: "SimWorld", person: Person, thread: str) -> list
         return [f"a resumed thread takes no words: {thread}"]
     world.record.words[word] = await person.ended(thread, turn)
     person.settle()
+    if _had_no_room(world, word):
+        return []
     if world.record.words[word] != "completed":
         return [f"the turn of a resumed thread ended as {world.record.words[word]}"]
     path = rollout_of(world.home, thread)

@@ -42,8 +42,8 @@ from app_server.engine.storage.reverts import counted_reverts
 from app_server.engine.storage.rollout_names import conversation_of
 from app_server.engine.storage.segments import opened_whole
 from app_server.engine.storage.turn_fold import WholeHistory
-from app_server.engine.storage.writer import RolloutWriter, require_written
-from app_server.engine.support.engine_errors import RolloutUnreadable
+from app_server.engine.storage.writer import RolloutWriter, append_revert
+from app_server.engine.support.engine_errors import NotStored, RolloutUnreadable
 from app_server_protocol import responses
 from app_server_protocol.encoding import Json
 from app_server_protocol.engine.events import Goal
@@ -292,6 +292,8 @@ class Reopened(Struct, frozen=True):
 
     stored: StoredConversation
     writer: RolloutWriter
+    not_reverted: NotStored | None = None
+    """The reason why lines that were to be reverted count: that could not be written."""
 
 
 def reopen(
@@ -304,15 +306,13 @@ def reopen(
     turns: bool = False,
 ) -> Reopened:
     """Resume a conversation. `revert` is appended first, so that the conversation continues without the lines that it
-    reverts. Raises `RolloutUnreadable`, `RolloutBusy`, or `NotStored` if `revert` cannot be written. Slow for long
-    files: call it in a thread.
+    reverts. If it cannot be written, the conversation continues with them, and the result says so. Raises
+    `RolloutUnreadable` or `RolloutBusy`. Slow for long files: call it in a thread.
     """
     # The lock is taken first: no other process may append between reading and writing.
     writer = RolloutWriter.resume(path, now, disk)
     try:
-        if revert is not None:
-            writer.adopt([revert])  # the items that only the journal has belong to the reverted turns
-            require_written(writer)
+        refused = None if revert is None else append_revert(writer, revert)
         stored = read_rollout(path, messages=messages, turns=turns)
     except BaseException:
         writer.close()
@@ -321,7 +321,7 @@ def reopen(
         found = recovered_items(stored)
         writer.adopt([*found, *stored.leftover.events])
         stored = replace(stored, items=(*stored.items, *found), leftover=NOTHING)
-    return Reopened(stored, writer)
+    return Reopened(stored, writer, refused)
 
 
 def copy_lines(stored: StoredConversation, writer: RolloutWriter) -> None:

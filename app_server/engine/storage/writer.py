@@ -32,7 +32,7 @@ from app_server.engine.storage.rollout_names import journal_path
 from app_server.engine.support import user_messages
 from app_server.engine.support.engine_errors import NotStored, RolloutBusy, RolloutUnreadable, describe
 from app_server_protocol.responses import OtherItem, ResponseItem
-from app_server_protocol.rollout import RolloutItem, numbered, stored_line, utc_timestamp
+from app_server_protocol.rollout import RolloutItem, StoredEvent, numbered, stored_line, utc_timestamp
 
 MAX_BACKLOG_BYTES = 64 * 1024 * 1024
 """Maximum size of the backlog; beyond it, new lines are lost, and `problem` reports it."""
@@ -66,6 +66,10 @@ class _Backlog:
             size += len(line)
             if size >= BATCH_BYTES:
                 return
+
+    def clear(self) -> None:
+        self._lines.clear()
+        self._size = 0
 
     def drop(self, written: int) -> int:
         """Drop the lines that are within the `written` bytes; return the size of the lines that were written whole."""
@@ -319,7 +323,25 @@ class NullRolloutWriter:
         pass
 
 
+def append_revert(writer: RolloutWriter, line: StoredEvent) -> NotStored | None:
+    """Append a line that reverts earlier ones, among them the items that only an earlier writer's journal has. If the
+    line cannot be written, drop it, keep that journal, and return the reason.
+    """
+    ordinal = writer.form.ordinal
+    writer.adopt([line])
+    with writer._lock:
+        if not writer._backlog:
+            return None
+        writer._backlog.clear()
+        writer._adopting, writer.form.ordinal = False, ordinal
+    return _not_reverted(writer)
+
+
 def require_written(writer: RolloutWriter | NullRolloutWriter) -> None:
     """Raise NotStored if lines of a conversation that is about to go back wait to be written."""
     if isinstance(writer, RolloutWriter) and writer._backlog:
-        raise NotStored(str(user_messages.not_reverted(writer.problem or "")))
+        raise _not_reverted(writer)
+
+
+def _not_reverted(writer: RolloutWriter) -> NotStored:
+    return NotStored(str(user_messages.not_reverted(writer.problem or "")))

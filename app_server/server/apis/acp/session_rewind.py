@@ -12,7 +12,7 @@ import anyio
 
 from app_server.engine.session.rewind import TURN_RUNS, words_of
 from app_server.engine.storage.pagination import PageRequest
-from app_server.engine.support.engine_errors import ConversationError
+from app_server.engine.support.engine_errors import ConversationError, NotStored
 from app_server.engine.thread_origin import Revert, StoredRollout
 from app_server.server.apis.acp.acp_session import AcpSession
 from app_server.server.apis.acp.formatting import diffs_of, one_line
@@ -134,8 +134,8 @@ class SessionRewind:
             if done.undo_id is not None:
                 text += "\n`/redo` puts back what was taken back of the files.\n"
         if scope != "files":
-            await self._revert(messages[-1].turn_id)
-            text += left_text(messages)
+            refused = await self._revert(messages[-1].turn_id)
+            text += left_text(messages) if refused is None else f"\n{refused}\n"
         return text
 
     def _scopes(self, preview: Preview | None) -> list[Scope]:
@@ -200,9 +200,9 @@ class SessionRewind:
             group.cancel_scope.cancel()
         return chosen
 
-    async def _revert(self, turn_id: str) -> None:
-        """Go on in the conversation without this turn and all later ones. Raises RpcError if another client has opened
-        it meanwhile.
+    async def _revert(self, turn_id: str) -> NotStored | None:
+        """Go on in the conversation without this turn and all later ones; with them if that cannot be stored, and
+        return the reason. Raises RpcError if another client has opened it meanwhile.
         """
         context, session = self._context, self._session
         before, path = session.live, session.live.rollout_path
@@ -214,6 +214,7 @@ class SessionRewind:
             path, Revert(cut.keeps, cut.turns, facts.settings), turns=True, keeps_usage=True
         )
         async with session.moving():
-            live, _ = await context.conversations.open(context.client, facts.config, origin)
+            live, opened = await context.conversations.open(context.client, facts.config, origin)
             session.go_on_in(live)
             use_editor(context, live, facts.config)
+        return opened.not_reverted

@@ -472,6 +472,25 @@ async def test_a_rewind_whose_conversation_cannot_be_stored_changes_nothing(worl
         assert w.model.requests[-1].texts() == ["change it", "good morning", "go on"]
 
 
+async def test_a_session_that_cannot_store_that_it_goes_back_goes_on_as_it_was(world: MakeWorld) -> None:
+    """No line waits, so that is known only when the conversation has ended and is opened again."""
+    replies = reply(patches(CHANGE)), reply(says("done")), reply(says("again"))
+    full = FullDisk(math.inf)
+    machine = SystemPorts(disk=full.disk())
+    async with world(*replies, files={"a.txt": "before\n"}, config=UNASKED, acp=True, machine=machine) as w:
+        editor, session = await opened(w)
+        await editor.ends(session, "change it")
+        full.room = 0
+        editor.permit("both")
+        assert await editor.ends(session, "/rewind 1") == "end_turn"
+        assert "a.txt: restore" in editor.text()
+        assert "cannot go back" in editor.text()
+        assert (w.workspace / "a.txt").read_text() == "before\n"
+        full.room = math.inf
+        assert await editor.ends(session, "go on") == "end_turn"
+        assert w.model.requests[-1].texts() == ["change it", "go on"]
+
+
 async def test_a_prompt_behind_a_rewind_goes_to_the_conversation_that_is_left(world: MakeWorld) -> None:
     replies = reply(says("hello")), reply(says("hello again")), reply(says("again"))
     async with world(*replies, config=UNASKED, acp=True) as w:

@@ -165,6 +165,29 @@ async def test_a_thread_whose_lines_cannot_be_stored_does_not_go_back_and_stays_
         assert w.model.requests[-1].texts() == ["else"]
 
 
+async def test_a_thread_that_cannot_store_that_it_goes_back_is_loaded_as_it_was(world: MakeWorld) -> None:
+    """No line waits, so that is known only when the thread has ended and is loaded again."""
+    full = FullDisk(math.inf)
+    replies = [reply(says(text)) for text in "abcde"]
+    async with world(*replies, capabilities=EXPERIMENTAL, machine=SystemPorts(disk=full.disk())) as w:
+        thread = await start(w.client)
+        first = await say(w.client, thread, "first")
+        back = {"threadId": thread, "beforeTurnId": first}
+        full.room = 0
+        with pytest.raises(Refused, match=r"cannot go back.*no space left on device"):
+            await w.client.call("thread/revert", back)
+        read = await w.client.call("thread/read", {"threadId": thread})
+        assert read["thread"]["status"] == {"type": "idle"}
+        await say(w.client, thread, "second")
+        assert w.model.requests[-1].texts() == ["first", "second"]
+        full.room = math.inf
+        await say(w.client, thread, "third")
+        assert w.model.requests[-1].texts() == ["first", "second", "third"]
+        await w.client.call("thread/revert", back)
+        await say(w.client, thread, "else")
+        assert w.model.requests[-1].texts() == ["else"]
+
+
 async def test_ids_and_scopes_that_mean_nothing_are_refused(world: MakeWorld) -> None:
     replies = reply(patches(patch("1", "2"))), reply(says("one"))
     async with world(*replies, files={"a": "1\n"}, config=FULL, capabilities=EXPERIMENTAL) as w:

@@ -216,7 +216,9 @@ async def thread_fork(
 async def thread_revert(
     thread: ConversationContext, params: wire.ThreadRevertParams
 ) -> AsyncIterator[wire.ThreadRevertResponse]:
-    """End the thread, and load it again without the turn and all later ones; changed files are not restored."""
+    """End the thread, and load it again without the turn and all later ones; changed files are not restored. Raises
+    NotStored if that cannot be stored; then the thread is loaded as it was.
+    """
     context, before = thread.connection, thread.live
     path = before.rollout_path
     if path is None:
@@ -234,7 +236,7 @@ async def thread_revert(
             path, Revert(cut.keeps, cut.turns, facts.settings), turns=True, keeps_usage=True
         )
         # The thread is opened on behalf of its former owner: tools stay with the client that brought them.
-        live, _ = await context.conversations.open(before.opened_by, facts.config, origin)
+        live, opened = await context.conversations.open(before.opened_by, facts.config, origin)
         # This is done at once: another client may begin an operation before the thread is opened.
         live.session.take_over_from(before.session)
         after = ConversationContext(context, live, thread.api)
@@ -242,14 +244,17 @@ async def thread_revert(
             live.auto_unload = True
             live.subscriptions.adapter(after.api, context.client)
             _notify_status(heard, live.id, live.status)
-            turns, items = (await threads.newest_ids(after)).cursors()
-            yield wire.ThreadRevertResponse(
-                thread=await threads.shown_thread(after),
-                turns_backwards_cursor=turns,
-                items_backwards_cursor=items,
-            )
-            heard.notify(notices.THREAD_REVERTED, thread_id=live.id)
+            if opened.not_reverted is None:
+                turns, items = (await threads.newest_ids(after)).cursors()
+                yield wire.ThreadRevertResponse(
+                    thread=await threads.shown_thread(after),
+                    turns_backwards_cursor=turns,
+                    items_backwards_cursor=items,
+                )
+                heard.notify(notices.THREAD_REVERTED, thread_id=live.id)
             live.take_over_from(before)
+    if opened.not_reverted is not None:
+        raise opened.not_reverted
 
 
 async def _source(context: ConnectionContext, params: ThreadForkParams) -> tuple[str, Path]:
