@@ -14,7 +14,7 @@ from app_server.engine.session.rewind import TURN_RUNS, words_of
 from app_server.engine.storage.pagination import PageRequest
 from app_server.engine.support.engine_errors import ConversationError, NotStored
 from app_server.engine.thread_origin import Revert, StoredRollout
-from app_server.server.apis.acp.acp_session import AcpSession
+from app_server.server.apis.acp.acp_session import AcpSession, sessions_of
 from app_server.server.apis.acp.formatting import diffs_of, one_line
 from app_server.server.apis.acp.handlers.sessions import use_editor
 from app_server.server.apis.acp.prompt_turns import PendingPrompt
@@ -176,7 +176,8 @@ class SessionRewind:
         )
         chosen = await self._chosen(request, scopes)
         status = ToolCallStatus.FAILED if chosen is None else ToolCallStatus.COMPLETED
-        session.send(SessionToolCallUpdate(tool_call_id=id, status=status))
+        if sessions_of(context).find(session.id) is session:
+            session.send(SessionToolCallUpdate(tool_call_id=id, status=status))
         return chosen
 
     async def _chosen(self, request: RequestPermissionRequest, scopes: Sequence[Scope]) -> Scope | None:
@@ -186,6 +187,8 @@ class SessionRewind:
 
             async def ask() -> None:
                 nonlocal chosen
+                if self._prompt.cancelled:
+                    return  # a client that loads the session meanwhile does not know the call any more
                 outgoing = self._context.client.outgoing
                 reply = await outgoing.request(REQUEST_PERMISSION.method, request.to_json())
                 match reply.result:
