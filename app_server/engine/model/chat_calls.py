@@ -44,10 +44,8 @@ class ChatCall(Struct):
 
     def has_whole_arguments(self) -> bool:
         last = next((piece.rstrip() for piece in reversed(self.arguments) if not piece.isspace()), "")
-        if not last.endswith(
-            "}"
-        ):  # so nearly every piece of a call that goes on costs no parse of all others
-            return False
+        if not last.endswith("}"):
+            return False  # so nearly every piece of a call that goes on costs no parse of all others
         try:
             return isinstance(json.loads("".join(self.arguments)), dict)
         except ValueError:

@@ -94,9 +94,10 @@ class ChatWriter:
             messages.append(json_bytes({"role": "system", "content": system}))
         messages += writing.messages(without_blanks(rest))
         mark = quirks.cache_mark(cache_ttl) if quirks.cache_control else None
-        if mark is not None and quirks.text_parts:
-            for n in {0, len(messages) - 1} if system else {len(messages) - 1}:
-                messages[n] = _marked(messages[n], mark)
+        if mark is not None and quirks.text_parts and messages:
+            if system:
+                messages[0] = _marked(messages[0], mark)
+            messages[-1] = _marked(messages[-1], mark)
         head = b'{"model":%b,"messages":[%b],' % (json_bytes(settings.model), b",".join(messages))
         return head + json_bytes(_options(prompt, settings, quirks, mark))[1:]
 

@@ -73,8 +73,10 @@ class RequestForm:
         user chose an API over which the model calls no tools.
         """
         quirks = self._quirks_of(settings.model)
-        if quirks.responses_only or self._chat is not None:
-            quirks = self._choose_wire(settings.model, quirks, has_tools=bool(prompt.tools))
+        if quirks.responses_only and self._provider.wire_api is WireApi.CHAT:
+            self._leave_chat(settings.model, quirks, has_tools=bool(prompt.tools))
+        elif self._chat is not None and not quirks.responses_only:
+            (self.wire, self._provider), self._chat = self._chat, None
         if settings.row.checks_head and prompt.tools and prompt.input:
             self._check_head(prompt, prompt.input[0])
         sent = prompt.input if self._sent is None else self._sent.of(prompt.input)
@@ -87,23 +89,20 @@ class RequestForm:
             cache_ttl=self._provider.cache_ttl,
         )
 
-    def _choose_wire(self, model: str, quirks: Quirks, *, has_tools: bool) -> Quirks:
-        """Take the Responses API for a model that calls tools only there, and Chat Completions for another one again,
-        unless the user chose the API. Return the quirks.
+    def _leave_chat(self, model: str, quirks: Quirks, *, has_tools: bool) -> None:
+        """Take the Responses API for a model that calls tools only there. Raises ModelError if the user chose the other
+        one.
         """
-        if not quirks.responses_only:
-            if self._chat is not None:
-                (self.wire, self._provider), self._chat = self._chat, None
-                quirks = self._quirks_of(model)
-        elif _may_change(self._provider):
+        if _may_change(self._provider):
             self._chat = self.wire, self._provider
-            self._provider = replace(self._provider, wire_api=WireApi.RESPONSES)
-            self.wire = make_wire(WireApi.RESPONSES)
-            quirks = self._quirks_of(model)
-        elif self._provider.wire_api is WireApi.CHAT and has_tools and not quirks.omits("reasoning_effort"):
+            self._take_responses()
+        elif has_tools and not quirks.omits("reasoning_effort"):
             problem = user_messages.responses_only(self._provider.id, model)
             raise ModelError(str(problem), ErrorClass.BAD_REQUEST)
-        return quirks
+
+    def _take_responses(self) -> None:
+        self._provider = replace(self._provider, wire_api=WireApi.RESPONSES)
+        self.wire = make_wire(WireApi.RESPONSES)
 
     def _quirks_of(self, model: str) -> Quirks:
         provider, revision, known = self._provider, self._lessons.revision, self._quirks
@@ -133,8 +132,7 @@ class RequestForm:
         if not _is_no_path(failure) or self._before is not None or not _may_change(self._provider):
             return False
         self._before = self.wire, self._provider, failure
-        self._provider = replace(self._provider, wire_api=WireApi.RESPONSES)
-        self.wire = make_wire(WireApi.RESPONSES)
+        self._take_responses()
         log.info("the provider %s serves no Chat Completions; the Responses API is tried", self._provider.id)
         return True
 

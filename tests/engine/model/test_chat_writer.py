@@ -317,6 +317,8 @@ def test_a_message_without_text_gets_no_mark() -> None:
     body = ChatWriter().body(of, settings, Quirks(cache_control=True), "mine")
     assert b"cache_control" not in body
     assert b"image_url" in body
+    nothing = ChatWriter().body(Prompt(instructions="", input=[]), settings, Quirks(cache_control=True), "m")
+    assert json.loads(nothing)["messages"] == []
 
 
 def test_what_a_provider_refused_of_the_history_is_not_sent_again() -> None:
